@@ -1,0 +1,125 @@
+"""The metrics: name, unit, direction, definition, source. A number without an entry here cannot be stored."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from attnbench.harness.errors import UnknownMetric, did_you_mean
+
+Better = Literal["lower", "higher", "neither"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity. `better` says which direction is the good one; a plain fact has neither."""
+
+    name: str
+    unit: str
+    better: Better
+    definition: str
+    source: str = ""
+
+
+_PAPER = "arXiv:2102.11174"
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "retrieval_loss",
+            "1",
+            "lower",
+            "Smallest evaluation loss of the run: half the squared error between the value read and the one-hot value "
+            "that was stored, mean over queries. Reading zero gives 0.5.",
+            f"{_PAPER}, section 6.1",
+        ),
+        Metric("last_retrieval_loss", "1", "lower", "Evaluation loss at the last step of the run.", _PAPER),
+        Metric(
+            "retrieval_accuracy",
+            "fraction",
+            "higher",
+            "Fraction of queries whose largest output component is the stored value, at the step of the best loss.",
+        ),
+        Metric(
+            "distinct_keys", "keys", "neither", "Mean number of different keys in an evaluation sequence: the load."
+        ),
+        Metric("training_steps", "steps", "neither", "Optimiser steps until the run stopped."),
+        Metric("training_seconds", "s", "neither", "Wall time of the training loop, evaluation included."),
+        Metric("milliseconds_per_step", "ms", "lower", "Training time over training steps, evaluation excluded."),
+        Metric("parameters", "parameters", "neither", "Trained parameters of the model."),
+        Metric(
+            "state_floats",
+            "floats",
+            "neither",
+            "Numbers that the attention memory of the whole model holds for one sequence.",
+        ),
+        Metric(
+            "word_perplexity",
+            "1",
+            "lower",
+            "exp(total negative log-likelihood of the held-out text / number of its words, one end of line a line "
+            "included). Does not depend on the tokeniser.",
+            f"{_PAPER}, section 6.3",
+        ),
+        Metric(
+            "token_perplexity",
+            "1",
+            "lower",
+            "exp(mean negative log-likelihood of a subword). Comparable only under one tokeniser.",
+        ),
+        Metric(
+            "bits_per_byte",
+            "bit",
+            "lower",
+            "Total negative log-likelihood in bits over the bytes of the held-out text.",
+        ),
+        Metric(
+            "training_loss",
+            "nat",
+            "lower",
+            "Mean cross-entropy of a subword over the last tenth of the training steps.",
+        ),
+        Metric(
+            "training_tokens_per_second",
+            "tokens/s",
+            "higher",
+            "Tokens of one training step (forward, backward, update) over its median time.",
+        ),
+        Metric(
+            "prefill_tokens_per_second",
+            "tokens/s",
+            "higher",
+            "Tokens of one forward pass without gradients over its median time.",
+        ),
+        Metric(
+            "decode_tokens_per_second",
+            "tokens/s",
+            "higher",
+            "Tokens over median time, one token at a time with the memory carried.",
+        ),
+        Metric(
+            "training_peak_bytes",
+            "B",
+            "lower",
+            "Largest number of bytes held by tensors in a training step, beyond what was held before it.",
+        ),
+        Metric(
+            "prefill_peak_bytes",
+            "B",
+            "lower",
+            "Largest number of bytes held by tensors in a forward pass without gradients, beyond what was held before it.",
+        ),
+        Metric(
+            "decode_state_bytes",
+            "B",
+            "lower",
+            "Bytes of the memory that decoding carries from token to token, at the context length of the case.",
+        ),
+    )
+}
+
+
+def metric(name: str) -> Metric:
+    """The metric called `name`. Raises UnknownMetric."""
+    if name not in METRICS:
+        raise UnknownMetric(f"no metric '{name}'. {did_you_mean(name, METRICS)}")
+    return METRICS[name]

@@ -1,0 +1,1 @@
+"""The answers: tables, figures, the page. Built from the database alone."""
