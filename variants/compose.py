@@ -1,0 +1,189 @@
+"""A feature map, a write rule and normalisations made into one variant with all its forms.
+
+    raw q, k  ->  phi(q), phi(k)  ->  divided by their own size  ->  the write rule's form
+
+State, features and normalisers are float32 under bfloat16 inputs; what is read goes back to the dtype of v.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnbench.variants.contract import (
+    Composition,
+    Draws,
+    FeatureMap,
+    Form,
+    Memory,
+    Normalisation,
+    RuleForm,
+    Variant,
+    WriteRule,
+    working_dtype,
+)
+from attnbench.variants.errors import BadParameter
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a composition is made of."""
+
+    feature_map: FeatureMap
+    write_rule: WriteRule
+    normalisations: tuple[Normalisation, ...]
+    numbers: Mapping[str, int]
+    options: frozenset[str]
+
+    @property
+    def divides_features(self) -> tuple[Normalisation, ...]:
+        """The normalisations that work on feature vectors."""
+        return tuple(norm for norm in self.normalisations if norm.features is not None)
+
+    @property
+    def attention(self) -> bool:
+        """Whether what is read is divided by z . phi(q)."""
+        return any(norm.features is None for norm in self.normalisations)
+
+    @property
+    def has_level(self) -> bool:
+        """Whether the memory carries a running maximum.
+
+        A maximum of a key's own cancels where each feature vector is divided by its own size, and needs no memory.
+        """
+        return "scaled" in self.options and not self.divides_features
+
+
+def check(parts: Parts) -> None:
+    """Refuse combinations that the mathematics does not allow. Raises BadParameter."""
+    rule, feature_map = parts.write_rule, parts.feature_map
+    if rule.maps and feature_map.name not in rule.maps:
+        raise BadParameter(
+            f"the {rule.name} rule works on {', '.join(rule.maps)} features only, got {feature_map.name}."
+        )
+    for norm in parts.normalisations:
+        if norm.name not in rule.allows:
+            allowed = ", ".join(rule.allows) or "none"
+            raise BadParameter(
+                f"the {rule.name} rule takes no {norm.name} normalisation (+{norm.modifier}). Allowed: {allowed}."
+            )
+        if norm.needs_nonnegative and not feature_map.is_nonnegative:
+            raise BadParameter(
+                f"{norm.name} normalisation (+{norm.modifier}) needs features of one sign; {feature_map.name} has both."
+            )
+    if len(parts.divides_features) > 1:
+        both = " and ".join("+" + norm.modifier for norm in parts.divides_features)
+        raise BadParameter(f"features can be divided by one size only, got {both}.")
+    if parts.has_level and not (rule.accepts_decay and parts.attention):
+        raise BadParameter(
+            f"+scaled moves the scale of the features, so the {rule.name} rule needs a normalisation that removes it; got none."
+        )
+    feature_map.check(0, parts.numbers)
+
+
+def compose(name: str, composition: Composition, parts: Parts, *, formula: str = "", source: str = "") -> Variant:
+    """The variant `name` with every form that the write rule has. Raises BadParameter."""
+    check(parts)
+    rule, feature_map = parts.write_rule, parts.feature_map
+    is_random = feature_map.sample is not None
+    forms = {
+        form: Form(_whole(call, parts), cost=cost, tokens=1 if form == "step" else 0)
+        for form, (call, cost) in rule.forms.items()
+    }
+    return Variant(
+        name=name,
+        formula=formula or f"{rule.formula}; {feature_map.formula}",
+        source=source or (rule.source if rule.source == feature_map.source else f"{rule.source}; {feature_map.source}"),
+        forms={**rule.whole_forms, **forms},
+        state_floats=lambda K, V, T: (
+            rule.state_floats(feature_map.width(K, **parts.numbers), V, T, parts.attention) + int(parts.has_level)
+        ),
+        inputs=tuple(one for one in rule.inputs if not (one == "beta" and "fixedbeta" in parts.options)),
+        draws=Draws(_sampler(parts), redraw="never" if "fixeddraws" in parts.options else "step")
+        if is_random
+        else None,
+        readout=_readout(parts) if rule.forms and rule.readout is not None else rule.readout,
+        feature_width=None if rule.whole_forms else lambda K: feature_map.width(K, **parts.numbers),
+        check=lambda key_width: feature_map.check(key_width, parts.numbers),
+    )
+
+
+def _sampler(parts: Parts) -> Callable[[torch.Generator, int, int], Tensor]:
+    sample = parts.feature_map.sample
+    assert sample is not None
+    return lambda generator, heads, key_width: sample(generator, heads, key_width, **parts.numbers)
+
+
+def _whole(call: RuleForm, parts: Parts) -> Callable[..., tuple[Tensor, Memory]]:
+    """A form on raw queries and keys from a rule's form on features."""
+
+    def form(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beta: Tensor | None = None,
+        memory: Memory | None = None,
+        draws: Tensor | None = None,
+    ) -> tuple[Tensor, Memory]:
+        dtype = working_dtype(v)
+        level = None if memory is None else memory.get("level")
+        q_features, k_features, decay, level = _features(q.to(dtype), k.to(dtype), level, draws, parts)
+        values, written = call(
+            q_features,
+            k_features,
+            v.to(dtype),
+            None if beta is None else beta.to(dtype),
+            memory,
+            decay=decay,
+            attention=parts.attention,
+            options=parts.options,
+        )
+        return values.to(v.dtype), written if level is None else {**written, "level": level}
+
+    return form
+
+
+def _readout(parts: Parts) -> Callable[..., Tensor]:
+    """The readout weights on raw queries and keys."""
+    rule, feature_map = parts.write_rule, parts.feature_map
+    readout = rule.readout
+    assert readout is not None
+    # the kernel gives scores of undivided features, and only rules of the sum kind need nothing but scores
+    kernel = feature_map.kernel if rule.accepts_decay and not parts.divides_features else None
+
+    def weights(q: Tensor, k: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
+        if kernel is not None:
+            scores = kernel(q, k, draws, **parts.numbers)
+            return readout(q, k, beta, scores, decay=None, attention=parts.attention)
+        q_features, k_features, decay, _ = _features(q, k, None, draws, parts)
+        return readout(q_features, k_features, beta, None, decay=decay, attention=parts.attention)
+
+    return weights
+
+
+def _features(
+    q: Tensor, k: Tensor, level: Tensor | None, draws: Tensor | None, parts: Parts
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """phi(q), phi(k), the decay of the memory and its running maximum (both None unless the features are scaled)."""
+    feature_map, decay, running = parts.feature_map, None, None
+    if "scaled" in parts.options:
+        assert feature_map.log_features is not None
+        scale = k.shape[-1] ** -0.25
+        log_q = feature_map.log_features(q * scale, draws, **parts.numbers)
+        log_k = feature_map.log_features(k * scale, draws, **parts.numbers)
+        q_features = torch.exp(log_q - log_q.amax(-1, keepdim=True))
+        own = log_k.amax(-1)  # B T H
+        if parts.has_level:
+            before = own[:, :1] if level is None else level.unsqueeze(1)
+            levels = torch.cat([before, own], dim=1).cummax(dim=1).values
+            decay = levels[:, :-1] - levels[:, 1:]
+            own, running = levels[:, 1:], levels[:, -1]
+        k_features = torch.exp(log_k - own.unsqueeze(-1))
+    else:
+        q_features = feature_map.features(q, draws, **parts.numbers)
+        k_features = feature_map.features(k, draws, **parts.numbers)
+    for norm in parts.divides_features:
+        assert norm.features is not None
+        q_features, k_features = norm.features(q_features), norm.features(k_features)
+    return q_features, k_features, decay, running

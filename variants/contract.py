@@ -1,0 +1,275 @@
+"""The variant contract: what a file in this folder exports, and what everything else may rely on.
+
+A variant = feature map x write rule x normalisation. Axes everywhere:
+
+    B batch   T tokens   H heads   K key width   D feature width   V value width   N queries asked at the end
+
+q, k [B,T,H,K], v [B,T,H,V], beta [B,T,H] in (0, 1), memory S [B,H,V,D]. A token is written first, then read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnbench.variants.errors import BadParameter, BadVariant, Unsupported
+
+Queries = Float[Tensor, "B T H K"]
+Keys = Float[Tensor, "B T H K"]
+Values = Float[Tensor, "B T H V"]
+Betas = Float[Tensor, "B T H"]
+Features = Float[Tensor, "B T H D"]
+LogDecay = Float[Tensor, "B T H"]
+Matrix = Float[Tensor, "B H V D"]
+Memory = Mapping[str, Tensor]
+Output = tuple[Values, Memory]
+
+# The published denominators add this (arXiv:2102.11174, released synthetic code).
+EPSILON = 1e-6
+
+INPUTS = ("q", "k", "v", "beta")
+Cost = Literal["linear", "quadratic"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute a variant: `call(q, k, v, beta, memory=None, *, draws=None) -> (values, memory)`.
+
+    The variant hands over only the inputs it names. `cost` is the declared growth of the work with T. `dtypes` and
+    `devices` are what the form was made for. `tokens` is the only T it takes (1 for a decoding step), 0 for any.
+    """
+
+    call: Callable[..., tuple[Tensor, Memory]]
+    cost: Cost = "linear"
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    dtypes: tuple[str, ...] = ("float32", "float64", "bfloat16")
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What is random in a variant, and when it is drawn again.
+
+    `sample(generator, heads, key_width)` gives the tensor that forms receive as `draws`. With `redraw` "step" training
+    draws anew at each step and evaluation keeps one draw; with "never" one draw serves throughout.
+    """
+
+    sample: Callable[[torch.Generator, int, int], Tensor]
+    redraw: Literal["step", "never"] = "step"
+
+
+def _no_limit(key_width: int) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A complete attention mechanism under one name.
+
+    `state_floats(K, V, T)` is the size of the memory of one head after T tokens. `readout(q, k, beta, draws=None)`, where
+    one exists, gives the weights [B,N,H,T] that N queries [B,N,H,K], asked after all T writes, put on the written values.
+    `check(K)` raises BadParameter where the variant is not defined at that key width. `deviations` names checks that do
+    not apply, each with its reason. `origins` are the files whose code makes up the variant.
+    """
+
+    name: str
+    formula: str
+    source: str
+    forms: Mapping[str, Form]
+    state_floats: Callable[[int, int, int], int]
+    inputs: tuple[str, ...] = ("q", "k", "v")
+    draws: Draws | None = None
+    readout: Callable[..., Tensor] | None = None
+    feature_width: Callable[[int], int] | None = None
+    check: Callable[[int], None] = _no_limit
+    deviations: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a description that lacks something. Raises BadVariant."""
+        if "recurrent" not in self.forms:
+            raise BadVariant(
+                f"variant '{self.name}' needs a form 'recurrent', the oracle for all others; got {sorted(self.forms)}."
+            )
+        if unknown := sorted(set(self.inputs) - set(INPUTS)):
+            raise BadVariant(f"variant '{self.name}' names inputs {unknown}; the inputs are {', '.join(INPUTS)}.")
+        for form, declared in self.forms.items():
+            if not isinstance(declared, Form) or declared.cost not in ("linear", "quadratic"):
+                raise BadVariant(
+                    f"form '{form}' of variant '{self.name}' must be a Form with cost 'linear' or 'quadratic', got {declared!r}."
+                )
+
+    def apply(
+        self,
+        form: str,
+        q: Queries,
+        k: Keys,
+        v: Values,
+        beta: Betas | None = None,
+        memory: Memory | None = None,
+        draws: Tensor | None = None,
+    ) -> tuple[Tensor, Memory]:
+        """Values [B,T,H,V] and memory of `form`, handed only the inputs that the variant names.
+
+        Raises Unsupported where the form was not made for this device, dtype or number of tokens.
+        """
+        chosen = self.form(form)
+        dtype = str(v.dtype).removeprefix("torch.")
+        if v.device.type not in chosen.devices:
+            raise Unsupported(
+                f"{self.name}/{form} needs {' or '.join(chosen.devices)}; this device is {v.device.type}."
+            )
+        if dtype not in chosen.dtypes:
+            raise Unsupported(f"{self.name}/{form} takes {', '.join(chosen.dtypes)}; these inputs are {dtype}.")
+        if chosen.tokens and v.shape[1] != chosen.tokens:
+            raise Unsupported(
+                f"{self.name}/{form} takes {chosen.tokens} token at a time; these inputs have {v.shape[1]}."
+            )
+        given = {"q": q, "k": k, "v": v, "beta": beta}
+        extra = {} if self.draws is None else {"draws": draws}
+        return chosen.call(**{name: given[name] for name in self.inputs}, memory=memory, **extra)
+
+    def form(self, form: str) -> Form:
+        """The form called `form`. Raises Unsupported, naming those that exist."""
+        if form not in self.forms:
+            raise Unsupported(f"{self.name} has no form '{form}'; it has {', '.join(self.forms)}.")
+        return self.forms[form]
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One number in a feature map's name, such as the `m` of `performer-m64`. `limit(K)` is its largest value, 0 for none."""
+
+    name: str
+    meaning: str
+    limit: Callable[[int], int] = lambda key_width: 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """phi: [..., K] -> [..., D], applied to queries and keys alike.
+
+    `base` is the variant name that the map has with the sum rule (empty: none). Each callable takes the numbers of the
+    name as keywords (`nu=2`). `log_features` gives ln phi for maps that can be stabilised by a maximum (`+scaled`).
+    `kernel(q, k)` gives phi(q) . phi(k) [B,N,H,T] where that is cheaper than the features themselves.
+    """
+
+    name: str
+    base: str
+    formula: str
+    source: str
+    features: Callable[..., Tensor]
+    width: Callable[..., int]
+    is_nonnegative: bool
+    letters: tuple[Letter, ...] = ()
+    sample: Callable[..., Tensor] | None = None
+    log_features: Callable[..., Tensor] | None = None
+    kernel: Callable[..., Tensor] | None = None
+    options: tuple[str, ...] = ()
+
+    def check(self, key_width: int, numbers: Mapping[str, int]) -> None:
+        """Refuse numbers that the map is not defined for at this key width (0: any). Raises BadParameter."""
+        for letter in self.letters:
+            value = numbers[letter.name]
+            limit = letter.limit(key_width) if key_width else 0
+            if value < 1:
+                raise BadParameter(
+                    f"{self.base} needs {letter.name} ({letter.meaning}) from 1 up, got {letter.name}={value}. Use '{self.base}-{letter.name}1'."
+                )
+            if key_width and limit < 1 and letter.reason:
+                raise BadParameter(f"{self.base} needs a key width of at least 2, got K={key_width}.")
+            if limit and value > limit:
+                raise BadParameter(
+                    f"{self.base} needs {letter.name} from 1 to {limit} at K={key_width} ({letter.reason}), got "
+                    f"{letter.name}={value}. Use '{self.base}-{letter.name}{limit}'."
+                )
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Where a division happens. `modifier` is its spelling in names (`+attnnorm`, `+nosumnorm`).
+
+    A normalisation with `features` divides each feature vector by its own size; one without is the attention
+    normalisation, which divides what is read by z . phi(q) and is done by the write rule.
+    """
+
+    name: str
+    modifier: str
+    formula: str
+    source: str
+    features: Callable[[Tensor], Tensor] | None = None
+    needs_nonnegative: bool = True
+
+
+class RuleForm(Protocol):
+    """A form of a write rule, on features: q, k [B,T,H,D]."""
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beta: Tensor | None,
+        memory: Memory | None,
+        *,
+        decay: Tensor | None,
+        attention: bool,
+        options: frozenset[str],
+    ) -> tuple[Tensor, Memory]:
+        """Values and memory. `decay` [B,T,H] is the logarithm of a factor on the memory before each write."""
+
+
+@dataclass(frozen=True)
+class WriteRule:
+    """How a key and a value change the memory, and how it is read.
+
+    `bare` is the feature map that the rule's own name stands for (`delta` is elu1 with the delta rule). `normalisations`
+    are the default ones. `forms` gives each form as (function on features, cost class). `state_floats(D, V, T, attention)`.
+    `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule.
+    """
+
+    name: str
+    formula: str
+    source: str
+    bare: str
+    inputs: tuple[str, ...]
+    forms: Mapping[str, tuple[RuleForm, Cost]]
+    state_floats: Callable[[int, int, int, bool], int]
+    normalisations: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    accepts_decay: bool = False
+    readout: Callable[..., Tensor] | None = None
+    whole_forms: Mapping[str, Form] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A feature map with its numbers, a write rule, the normalisations and the options: what a name stands for."""
+
+    feature_map: str
+    write_rule: str
+    numbers: tuple[tuple[str, int], ...] = ()
+    normalisations: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Named:
+    """A composition under a name of its own, for a file that exports it as its VARIANT."""
+
+    name: str
+    composition: Composition
+    formula: str
+    source: str
+
+
+def working_dtype(x: Tensor) -> torch.dtype:
+    """The dtype that state and normalisers are kept in: float64 for float64 inputs, float32 for all others."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32

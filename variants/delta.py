@@ -1,0 +1,161 @@
+"""Delta rule: read what the key holds, correct it towards the new value, write the correction.
+
+    vbar_t = S_{t-1} phi(k_t)
+    S_t = S_{t-1} + beta_t (v_t - vbar_t) phi(k_t)^T
+    o_t = S_t phi(q_t)
+
+With attention normalisation both reads are divided: vbar_t by z_{t-1} . phi(k_t), o_t by z_t . phi(q_t).
+
+Chunkwise (WY form): the corrections d_t = beta_t (v_t - vbar_t) of a chunk depend on one another through the keys alone,
+
+    (I + L) D = beta (V - S phi(K)),    L_ij = beta_i phi(k_i) . phi(k_j) for j < i,
+
+so one triangular solve with V right-hand sides gives them all, and no D x V product per token is formed.
+
+Source: arXiv:2102.11174, section 4.2; the chunkwise form: arXiv:2406.06484.
+"""
+
+import torch
+from torch import Tensor
+
+from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.shapes import by_chunk, carried, start
+
+
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """Token by token, as the formula says."""
+    S, z = start(memory, k, v)
+    outputs = []
+    for q_t, k_t, v_t, beta_t in zip(q.unbind(1), k.unbind(1), v.unbind(1), _strengths(beta, k).unbind(1), strict=True):
+        held = torch.einsum("b h v d, b h d -> b h v", S, k_t)
+        if attention:
+            held = held / ((z * k_t).sum(-1, keepdim=True) + EPSILON)
+        S = S + (beta_t[..., None] * (v_t - held))[..., :, None] * k_t[..., None, :]
+        z = z + k_t
+        o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
+        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if attention else o)
+    return torch.stack(outputs, dim=1), carried(S, z, attention)
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """One token: two matrix-vector products and a rank-one update."""
+    S, z = start(memory, k, v)
+    q_t, k_t, v_t, beta_t = q[:, 0], k[:, 0], v[:, 0], _strengths(beta, k)[:, 0, :, None]
+    held = (S @ k_t.unsqueeze(-1)).squeeze(-1)
+    if attention:
+        held = held / ((z * k_t).sum(-1, keepdim=True) + EPSILON)
+    S = torch.addcmul(S, (beta_t * (v_t - held)).unsqueeze(-1), k_t.unsqueeze(-2))
+    z = z + k_t
+    o = (S @ q_t.unsqueeze(-1)).squeeze(-1)
+    if attention:
+        o = o / ((z * q_t).sum(-1, keepdim=True) + EPSILON)
+    return o.unsqueeze(1), carried(S, z, attention)
+
+
+def parallel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """One T x T solve: one chunk that holds everything."""
+    return chunkwise(q, k, v, beta, memory, decay=decay, attention=attention, options=options, chunk=q.shape[1])
+
+
+def chunkwise(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+    chunk: int = 64,
+) -> tuple[Tensor, Memory]:
+    """The WY form: a triangular solve inside a chunk, memory between chunks."""
+    S, z = start(memory, k, v)
+    outputs = []
+    for q_c, k_c, v_c, beta_c in by_chunk(q, k, v, _strengths(beta, k).unsqueeze(-1), chunk=chunk):  # B H C D
+        earlier = (k_c @ k_c.mT).tril(-1)
+        removed = beta_c
+        if attention:
+            removed = beta_c / (earlier.sum(-1, keepdim=True) + k_c @ z.unsqueeze(-1) + EPSILON)
+        corrections = torch.linalg.solve_triangular(
+            removed * earlier, beta_c * v_c - removed * (k_c @ S.mT), upper=False, unitriangular=True
+        )
+        weights = (q_c @ k_c.mT).tril()
+        o = weights @ corrections + q_c @ S.mT
+        if attention:
+            o = o / (weights.sum(-1, keepdim=True) + q_c @ z.unsqueeze(-1) + EPSILON)
+        S = S + corrections.mT @ k_c
+        z = z + k_c.sum(-2)
+        outputs.append(o)
+    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, attention)
+
+
+def readout(
+    q: Tensor, k: Tensor, beta: Tensor | None, kernel: Tensor | None, *, decay: Tensor | None, attention: bool
+) -> Tensor:
+    """Weights [B,N,H,T] of N queries asked after the last write: beta (I + L)^-T phi(K) phi(q), one solve with N right-hand sides."""
+    keys = k.transpose(1, 2)  # B H T D
+    written = _strengths(beta, k).transpose(1, 2).unsqueeze(-1)
+    earlier = (keys @ keys.mT).tril(-1)
+    removed = written / (earlier.sum(-1, keepdim=True) + EPSILON) if attention else written
+    scores = torch.einsum("b t h d, b n h d -> b h t n", k, q) if kernel is None else kernel.permute(0, 2, 3, 1)
+    system = (removed * earlier).mT
+    weights = written * torch.linalg.solve_triangular(system, scores, upper=True, unitriangular=True)
+    if attention:
+        weights = weights / (scores.sum(2, keepdim=True) + EPSILON)
+    return weights.permute(0, 3, 1, 2)
+
+
+def _strengths(beta: Tensor | None, k: Tensor) -> Tensor:
+    """beta [B,T,H]; without one every write has full strength."""
+    return k.new_ones(k.shape[:3]) if beta is None else beta
+
+
+WRITE_RULE = WriteRule(
+    name="delta",
+    formula="S_t = S_{t-1} + beta_t (v_t - S_{t-1} phi(k_t)) phi(k_t)^T",
+    source="arXiv:2102.11174, section 4.2",
+    bare="elu1",
+    inputs=("q", "k", "v", "beta"),
+    forms={
+        "chunkwise": (chunkwise, "linear"),
+        "parallel": (parallel, "quadratic"),
+        "recurrent": (recurrent, "linear"),
+        "step": (step, "linear"),
+    },
+    state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
+    normalisations=("sum",),
+    allows=("attention", "sum", "l2"),
+    readout=readout,
+    options=("fixedbeta",),
+)

@@ -1,0 +1,131 @@
+"""Gated rule: each write lets the whole memory fade by as much as it adds.
+
+    S_t = (1 - beta_t) S_{t-1} + beta_t v_t phi(k_t)^T        z_t = (1 - beta_t) z_{t-1} + beta_t phi(k_t)
+    o_t = S_t phi(q_t) / (z_t . phi(q_t) + 1e-6)
+
+It forgets all keys alike; the delta rule changes only what the new key touches. The other forms are those of the sum
+rule with decay log(1 - beta_t).
+
+Source: arXiv:2103.02143, section 3.2; compared in arXiv:2102.11174, appendix B.
+"""
+
+import torch
+from torch import Tensor
+
+from attnbench.variants import sum as sum_rule
+from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.shapes import carried, start
+
+
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """Token by token, as the formula says."""
+    assert beta is not None
+    S, z = start(memory, k, v)
+    factors = [None] * q.shape[1] if decay is None else decay.exp().unbind(1)
+    outputs = []
+    for q_t, k_t, v_t, beta_t, factor in zip(
+        q.unbind(1), k.unbind(1), v.unbind(1), beta[..., None].unbind(1), factors, strict=True
+    ):
+        if factor is not None:
+            S, z = S * factor[..., None, None], z * factor[..., None]
+        S = (1 - beta_t[..., None]) * S + (beta_t * v_t)[..., :, None] * k_t[..., None, :]
+        z = (1 - beta_t) * z + beta_t * k_t
+        o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
+        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if attention else o)
+    return torch.stack(outputs, dim=1), carried(S, z, attention)
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """One token."""
+    written, fading = _as_decay(k, beta, decay)
+    return sum_rule.step(q, written, v, None, memory, decay=fading, attention=attention, options=options)
+
+
+def parallel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """All T x T weights at once."""
+    written, fading = _as_decay(k, beta, decay)
+    return sum_rule.parallel(q, written, v, None, memory, decay=fading, attention=attention, options=options)
+
+
+def chunkwise(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """Weights inside a chunk, memory between chunks."""
+    written, fading = _as_decay(k, beta, decay)
+    return sum_rule.chunkwise(q, written, v, None, memory, decay=fading, attention=attention, options=options)
+
+
+def readout(
+    q: Tensor, k: Tensor, beta: Tensor | None, kernel: Tensor | None, *, decay: Tensor | None, attention: bool
+) -> Tensor:
+    """Weights [B,N,H,T] of N queries asked after the last write."""
+    assert beta is not None
+    written, fading = _as_decay(k, beta, decay)
+    scores = None if kernel is None else kernel * beta.transpose(1, 2).unsqueeze(1)
+    return sum_rule.readout(q, written, None, scores, decay=fading, attention=attention)
+
+
+def _as_decay(k: Tensor, beta: Tensor | None, decay: Tensor | None) -> tuple[Tensor, Tensor]:
+    """beta phi(k), and log(1 - beta) joined to a decay that is there already."""
+    assert beta is not None
+    # a gate that rounds to one would make the logarithm infinite, and a difference of infinities NaN
+    fading = torch.log1p(-beta.clamp(max=1 - torch.finfo(beta.dtype).eps))
+    return beta[..., None] * k, fading if decay is None else decay + fading
+
+
+WRITE_RULE = WriteRule(
+    name="gated",
+    formula="S_t = (1 - beta_t) S_{t-1} + beta_t v_t phi(k_t)^T",
+    source="arXiv:2103.02143, section 3.2",
+    bare="elu1",
+    inputs=("q", "k", "v", "beta"),
+    forms={
+        "chunkwise": (chunkwise, "linear"),
+        "parallel": (parallel, "quadratic"),
+        "recurrent": (recurrent, "linear"),
+        "step": (step, "linear"),
+    },
+    state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
+    normalisations=("attention",),
+    allows=("attention", "sum", "l2"),
+    accepts_decay=True,
+    readout=readout,
+)

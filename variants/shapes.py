@@ -1,0 +1,43 @@
+"""What the write rules share: an empty memory, the memory handed on, chunks, and decay inside a chunk."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnbench.variants.contract import Memory, working_dtype
+
+
+def start(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """S [B,H,V,D] and z [B,H,D] to begin with: those of `memory`, or zeros. k is [B,T,H,D], v is [B,T,H,V]."""
+    batch, _, heads, width = k.shape
+    dtype = working_dtype(v)
+    if memory is None:
+        return k.new_zeros(batch, heads, v.shape[-1], width, dtype=dtype), k.new_zeros(batch, heads, width, dtype=dtype)
+    S = memory["S"]
+    return S, memory["z"] if "z" in memory else k.new_zeros(batch, heads, width, dtype=dtype)
+
+
+def carried(S: Tensor, z: Tensor, attention: bool) -> Memory:
+    """The memory to hand on: z is part of it only where something is divided by it."""
+    return {"S": S, "z": z} if attention else {"S": S}
+
+
+def by_chunk(*tensors: Tensor | None, chunk: int) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors [B,T,H,...] cut along T into at most `chunk` tokens, each as [B,H,C,...]; None stays None.
+
+    Cut by `split`: the backward of indexing writes a tensor of full length for every piece.
+    """
+    length = next(x.shape[1] for x in tensors if x is not None)
+    count = -(-length // chunk)
+    pieces = [[None] * count if x is None else x.transpose(1, 2).split(chunk, dim=2) for x in tensors]
+    yield from zip(*pieces, strict=True)  # type: ignore[arg-type]
+
+
+def causal_decay(decay: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Factors of a chunk from its logarithms [B,H,C]: from token j to i >= j [B,H,C,C], from the start, and to the end [B,H,C]."""
+    total = decay.cumsum(-1)
+    later = torch.ones(decay.shape[-1], decay.shape[-1], dtype=torch.bool, device=decay.device).tril()
+    # masked before exp: above the diagonal the exponent is positive and may overflow
+    within = (total[..., :, None] - total[..., None, :]).masked_fill(~later, -torch.inf).exp()
+    return within, total.exp(), (total[..., -1:] - total).exp()

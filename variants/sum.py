@@ -1,0 +1,146 @@
+"""Sum rule: every write is added to the memory and stays.
+
+    S_t = S_{t-1} + v_t phi(k_t)^T        z_t = z_{t-1} + phi(k_t)
+    o_t = S_t phi(q_t)                    with attention normalisation: / (z_t . phi(q_t) + 1e-6)
+
+A factor exp(decay_t) on S_{t-1} and z_{t-1} serves feature maps whose scale moves, and gated rules.
+
+Source: arXiv:2006.16236; arXiv:2102.11174, section 3.2.
+"""
+
+import torch
+from torch import Tensor
+
+from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.shapes import by_chunk, carried, causal_decay, start
+
+
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """Token by token, as the formula says."""
+    S, z = start(memory, k, v)
+    factors = [None] * q.shape[1] if decay is None else decay.exp().unbind(1)
+    outputs = []
+    for q_t, k_t, v_t, factor in zip(q.unbind(1), k.unbind(1), v.unbind(1), factors, strict=True):
+        if factor is not None:
+            S = S * factor[..., None, None]
+            z = z * factor[..., None]
+        S = S + v_t[..., :, None] * k_t[..., None, :]
+        z = z + k_t
+        o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
+        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if attention else o)
+    return torch.stack(outputs, dim=1), carried(S, z, attention)
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """One token: a rank-one update and a matrix-vector product."""
+    S, z = start(memory, k, v)
+    if decay is not None:
+        factor = decay[:, 0].exp()
+        S, z = S * factor[..., None, None], z * factor[..., None]
+    S = torch.addcmul(S, v[:, 0, :, :, None], k[:, 0, :, None, :])
+    z = z + k[:, 0]
+    o = (S @ q[:, 0, :, :, None]).squeeze(-1)
+    if attention:
+        o = o / ((z * q[:, 0]).sum(-1, keepdim=True) + EPSILON)
+    return o.unsqueeze(1), carried(S, z, attention)
+
+
+def parallel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+) -> tuple[Tensor, Memory]:
+    """All T x T weights at once: one chunk that holds everything."""
+    return chunkwise(q, k, v, beta, memory, decay=decay, attention=attention, options=options, chunk=q.shape[1])
+
+
+def chunkwise(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None,
+    memory: Memory | None,
+    *,
+    decay: Tensor | None,
+    attention: bool,
+    options: frozenset[str],
+    chunk: int = 64,
+) -> tuple[Tensor, Memory]:
+    """Weights inside a chunk, memory between chunks: linear in T, and no D x V state per token."""
+    S, z = start(memory, k, v)
+    outputs = []
+    for q_c, k_c, v_c, decay_c in by_chunk(q, k, v, decay, chunk=chunk):  # B H C D
+        weights = (q_c @ k_c.mT).tril()
+        read, written = q_c, k_c
+        if decay_c is not None:
+            within, since_start, until_end = causal_decay(decay_c)
+            weights = weights * within
+            read, written = q_c * since_start[..., None], k_c * until_end[..., None]
+            factor = since_start[..., -1, None]
+            kept_S, kept_z = S * factor[..., None], z * factor
+        else:
+            kept_S, kept_z = S, z
+        o = weights @ v_c + read @ S.mT
+        if attention:
+            o = o / (weights.sum(-1, keepdim=True) + read @ z.unsqueeze(-1) + EPSILON)
+        S = kept_S + v_c.mT @ written
+        z = kept_z + written.sum(-2)
+        outputs.append(o)
+    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, attention)
+
+
+def readout(
+    q: Tensor, k: Tensor, beta: Tensor | None, kernel: Tensor | None, *, decay: Tensor | None, attention: bool
+) -> Tensor:
+    """Weights [B,N,H,T] of N queries asked after the last write: phi(q) . phi(k_t), divided by their sum."""
+    weights = torch.einsum("b n h d, b t h d -> b n h t", q, k) if kernel is None else kernel
+    if decay is not None:
+        total = decay.cumsum(1)
+        weights = weights * (total[:, -1:] - total).exp().transpose(1, 2).unsqueeze(1)
+    return weights / (weights.sum(-1, keepdim=True) + EPSILON) if attention else weights
+
+
+WRITE_RULE = WriteRule(
+    name="sum",
+    formula="S_t = S_{t-1} + v_t phi(k_t)^T",
+    source="arXiv:2102.11174, section 3.2",
+    bare="",
+    inputs=("q", "k", "v"),
+    forms={
+        "chunkwise": (chunkwise, "linear"),
+        "parallel": (parallel, "quadratic"),
+        "recurrent": (recurrent, "linear"),
+        "step": (step, "linear"),
+    },
+    state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
+    normalisations=("attention",),
+    allows=("attention", "sum", "l2"),
+    accepts_decay=True,
+    readout=readout,
+)
