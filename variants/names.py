@@ -39,8 +39,10 @@ class Vocabulary:
         spelled = {rule.name for rule in self.write_rules.values() if not rule.maps and rule.name != "sum"}
         for norm in self.normalisations.values():
             spelled |= {norm.modifier, f"no{norm.modifier}"}
-        for part in (*self.feature_maps.values(), *self.write_rules.values()):
-            spelled |= set(part.options)
+        for feature_map in self.feature_maps.values():
+            spelled |= set(feature_map.options)
+        for rule in self.write_rules.values():
+            spelled |= set(rule.options)
         return sorted(spelled)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from attnbench.variants import compose as composing
 from attnbench.variants.compose import Parts, compose
@@ -26,7 +27,7 @@ from attnbench.variants.errors import BadParameter, BadVariant, UnknownVariant, 
 from attnbench.variants.names import PATTERN, Vocabulary, parse, spell
 
 GROUP = "attnbench.variants"
-EXPORTS = {
+EXPORTS: dict[str, Any] = {
     "FEATURE_MAP": FeatureMap,
     "WRITE_RULE": WriteRule,
     "NORMALISATION": Normalisation,
@@ -143,12 +144,12 @@ def everything() -> Found:
             raise BadVariant(
                 f"entry point '{entry.name}' of group {GROUP} ({entry.value}) does not import: {problem}."
             ) from problem
-        kind = next((kind for kind, types in EXPORTS.items() if isinstance(loaded, types)), None)
-        if kind is None:
+        kinds = [kind for kind, types in EXPORTS.items() if isinstance(loaded, types)]
+        if not kinds:
             raise BadVariant(
                 f"entry point '{entry.name}' of group {GROUP} ({entry.value}) must name a {', '.join(EXPORTS)}, got {type(loaded).__name__}."
             )
-        keep(kind, loaded, Path(str(importlib.import_module(entry.module).__file__)))
+        keep(kinds[0], loaded, Path(str(importlib.import_module(entry.module).__file__)))
     for whole in parts["VARIANT"].values():
         _check_name(whole, "an exported VARIANT")  # type: ignore[arg-type]
     vocabulary = Vocabulary(parts["FEATURE_MAP"], parts["WRITE_RULE"], parts["NORMALISATION"])  # type: ignore[arg-type]
@@ -162,7 +163,7 @@ def _exports(module: ModuleType) -> list[tuple[str, object]]:
         got = ", ".join(kind for kind, _ in exported) or "none"
         raise BadVariant(f"{module.__file__} must export one of {', '.join(EXPORTS)}, got {got}.")
     kind, value = exported[0]
-    if not isinstance(value, EXPORTS[kind]):  # type: ignore[arg-type]
+    if not isinstance(value, EXPORTS[kind]):
         raise BadVariant(f"{kind} in {module.__file__} has the type {type(value).__name__}.")
     return exported
 

@@ -1,6 +1,7 @@
 """What the write rules share: an empty memory, the memory handed on, chunks, and decay inside a chunk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,15 +24,17 @@ def carried(S: Tensor, z: Tensor, attention: bool) -> Memory:
     return {"S": S, "z": z} if attention else {"S": S}
 
 
-def by_chunk(*tensors: Tensor | None, chunk: int) -> Iterator[tuple[Tensor, ...]]:
+def by_chunk(*tensors: Tensor | None, chunk: int) -> Iterator[tuple[Any, ...]]:
     """The tensors [B,T,H,...] cut along T into at most `chunk` tokens, each as [B,H,C,...]; None stays None.
 
     Cut by `split`: the backward of indexing writes a tensor of full length for every piece.
     """
     length = next(x.shape[1] for x in tensors if x is not None)
     count = -(-length // chunk)
-    pieces = [[None] * count if x is None else x.transpose(1, 2).split(chunk, dim=2) for x in tensors]
-    yield from zip(*pieces, strict=True)  # type: ignore[arg-type]
+    pieces: list[Sequence[Any]] = [
+        [None] * count if x is None else torch.split(x.transpose(1, 2), chunk, dim=2) for x in tensors
+    ]
+    yield from zip(*pieces, strict=True)
 
 
 def causal_decay(decay: Tensor) -> tuple[Tensor, Tensor, Tensor]:

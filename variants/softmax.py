@@ -16,7 +16,7 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> 
     """Token by token over a growing list of keys and values."""
     keys, values = _past(memory, k, v)
     outputs = []
-    for q_t, k_t, v_t in zip(q.split(1, 1), k.split(1, 1), v.split(1, 1), strict=True):
+    for q_t, k_t, v_t in zip(torch.split(q, 1, 1), torch.split(k, 1, 1), torch.split(v, 1, 1), strict=True):
         keys, values = torch.cat([keys, k_t], dim=1), torch.cat([values, v_t], dim=1)
         outputs.append(_read(q_t, keys, values, hidden=None))
     return torch.cat(outputs, dim=1), {"k": keys, "v": values}

@@ -1,0 +1,42 @@
+"""The folder that fetched and derived data lie in. A file there is whole or absent, whoever is killed while writing it."""
+
+import hashlib
+import uuid
+from pathlib import Path
+
+import platformdirs
+
+
+def cache_folder(cache: Path | None = None) -> Path:
+    """`cache`, or the user's own folder for cached data. It need not exist."""
+    return platformdirs.user_cache_path("attnbench") / "data" if cache is None else Path(cache)
+
+
+def read(path: Path, sha256: str) -> bytes | None:
+    """What `path` holds, if it can be read and has this hash."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).hexdigest() == sha256 else None
+
+
+def is_there(path: Path) -> bool:
+    """Whether something lies at `path`, readable or not."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def write(path: Path, content: bytes) -> None:
+    """Puts `content` at `path` in one step, over what was there. Raises OSError, and then leaves nothing behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,133 @@
+"""A text is documents of lines. How each source becomes one, and how one lies in a file.
+
+line
+line
+<form feed>
+line            a form feed on a line of its own stands between two documents
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Documents = tuple[tuple[str, ...], ...]
+
+_BETWEEN_DOCUMENTS = "\f\n"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A cleaned text. `sha256` is that of its file, so the same documents always have the same one."""
+
+    name: str
+    documents: Documents
+    sha256: str
+
+    @property
+    def words(self) -> int:
+        """Its whitespace tokens, ends of lines not counted."""
+        return sum(len(line.split()) for document in self.documents for line in document)
+
+
+def text_of(name: str, documents: Documents) -> Text:
+    """The text called `name` that consists of `documents`."""
+    return Text(name, documents, hashlib.sha256(to_bytes(documents)).hexdigest())
+
+
+def to_bytes(documents: Documents) -> bytes:
+    """The file of a text, UTF-8. Raises ValueError where a document is empty or a line would not come back as it was."""
+    for document in documents:
+        if not document:
+            raise ValueError("a document needs at least one line, got none")
+        for line in document:
+            if "\n" in line or "\f" in line:
+                raise ValueError(f"a line can hold no line break and no form feed, got {line!r}")
+    return _BETWEEN_DOCUMENTS.join("".join(f"{line}\n" for line in document) for document in documents).encode()
+
+
+def from_bytes(content: bytes) -> Documents:
+    """The documents that `to_bytes` wrote."""
+    if not content:
+        return ()
+    return tuple(tuple(document.split("\n")[:-1]) for document in content.decode().split(_BETWEEN_DOCUMENTS))
+
+
+# The source hangs what stands above a psalm (its book, number and title) and above a stanza of Psalm 119 (a letter's
+# name) on the end of the verse before, after a run of spaces.
+_HEADING = re.compile(r"  +(?:BOOK [IVX]+ +)?Psalm \d+\b.*$|  +[A-Z]+(?: AND [A-Z]+)?$")
+
+
+def web_bible(module: bytes) -> Documents:
+    """Chapters of verses, from the Python module that holds them as one literal with the offsets of its verses.
+
+        bible = Bible(Version..., "all of the text", {1001001: 0, ...}, {1001001: 55, ...}, ...)
+
+    The module is parsed, never run. Verse bcccvvv is verse v of chapter c of book b. Headings go, as do the brackets
+    around supplied words; the grave accent that stands for an apostrophe becomes one; a run of spaces becomes one space.
+    Raises ValueError where the module has another layout.
+    """
+    match ast.parse(module).body[-1:]:
+        case [
+            ast.Assign(
+                value=ast.Call(args=[_, ast.Constant(value=str(text)), ast.Dict() as starts, ast.Dict() as ends, *_])
+            )
+        ]:
+            return _chapters(text, ast.literal_eval(starts), ast.literal_eval(ends))
+    raise ValueError("the module does not end with a call that holds a text, its verses' starts and their ends")
+
+
+def _chapters(text: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Documents:
+    """The cleaned verses, by chapter, in the order of their numbers."""
+    if starts.keys() != ends.keys():
+        raise ValueError("some verses have a start and no end, or an end and no start")
+    chapters: dict[int, list[str]] = {}
+    for verse in sorted(starts):
+        line = _HEADING.sub("", text[starts[verse] : ends[verse]])
+        line = line.replace(" -[", "-[").replace("[", "").replace("]", "").replace("`", "'")
+        chapters.setdefault(verse // 1000, []).append(" ".join(line.split()))
+    return tuple(tuple(verses) for verses in chapters.values())
+
+
+def python_manual() -> Documents:
+    """The prose of the language reference inside the running Python, a document a topic. Raises ImportError without one.
+
+    A paragraph becomes a line if it reads as prose (see `_is_prose`) and no earlier topic had it: topics contain each
+    other, and a paragraph in two of them could be trained on and held out. A topic without such a paragraph goes.
+    """
+    from pydoc_data.topics import topics
+
+    return prose(topics)
+
+
+def prose(topics: Mapping[str, str]) -> Documents:
+    """The paragraphs that read as prose, by topic, in the order of the topics' names."""
+    seen: set[str] = set()
+    documents = []
+    for name in sorted(topics):
+        lines = []
+        for paragraph in re.split(r"\n[ \t]*\n", topics[name]):
+            line = _unwrapped(paragraph)
+            if _is_prose(line) and line not in seen:
+                seen.add(line)
+                lines.append(line)
+        if lines:
+            documents.append(tuple(lines))
+    return tuple(documents)
+
+
+def _unwrapped(paragraph: str) -> str:
+    """The paragraph on one line, without the mark of a list item, a word broken at its hyphen whole again."""
+    whole = re.sub(r"(?<=\w)-\n\s*(?=[a-z])", "-", paragraph)
+    return re.sub(r"^(?:\*|\d+\.) ", "", " ".join(whole.split()))
+
+
+def _is_prose(line: str) -> bool:
+    """Whether a line is six words or more, starts and ends as a sentence does, and is letters and spaces to 85 %.
+
+    What is left out: headings, grammar, code, tables, signatures.
+    """
+    if len(line.split()) < 6 or not (line[0].isupper() or line[0] in '"“') or line[-1] not in ".:?!)":
+        return False
+    return sum(one.isalpha() or one == " " for one in line) >= 0.85 * len(line)

@@ -1,0 +1,81 @@
+"""What a suite is handed to measure one case: the variant, its randomness, its data, and a place to put numbers."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attnbench.harness import seeds
+from attnbench.harness.metrics import metric
+from attnbench.harness.rows import Artefact, Measurement, Series
+from attnbench.harness.spec import Case
+from attnbench.variants.contract import Variant
+
+Reporter = Callable[[float, str], None]
+
+
+def silent(fraction: float, note: str) -> None:
+    """A reporter that says nothing."""
+
+
+@dataclass
+class Lab:
+    """One case on its bench.
+
+    `variant` is None for the references of a suite, which are no variants. `report(fraction, note)` says how far a case
+    has come. `cache` is the folder of the data sets, None for the usual one.
+    """
+
+    case: Case
+    variant: Variant | None
+    report: Reporter = silent
+    cache: Path | None = None
+    measurements: list[Measurement] = field(default_factory=list)
+    curves: list[Series] = field(default_factory=list)
+    artefacts: list[Artefact] = field(default_factory=list)
+    _reported: float = 0.0
+
+    @property
+    def device(self) -> torch.device:
+        """Where the case runs."""
+        return torch.device(self.case.device)
+
+    def mechanism(self) -> Variant:
+        """The variant, where the case has one."""
+        assert self.variant is not None, f"{self.case.variant} is a reference, not a variant"
+        return self.variant
+
+    def generator(self, *parts: seeds.Part) -> torch.Generator:
+        """Randomness for the part of this case that `parts` name: the same for every variant and form."""
+        return seeds.generator(self.case.suite, self.case.point.json(), self.case.seed, *parts)
+
+    def draws(self, heads: int, key_width: int, *parts: seeds.Part) -> Tensor | None:
+        """What is random in the variant (`Variant.draws`), drawn for `parts`; None where nothing is."""
+        random = self.mechanism().draws
+        if random is None:
+            return None
+        if random.redraw == "never":
+            parts = ("once",)
+        return random.sample(self.generator("draws", *parts), heads, key_width).to(self.device)
+
+    def record(self, name: str, value: float, samples: tuple[float, ...] = ()) -> None:
+        """Keep one number. Raises UnknownMetric."""
+        self.measurements.append(Measurement(metric(name).name, float(value), tuple(map(float, samples))))
+
+    def curve(self, name: str, x_name: str, x: list[float], y: list[float]) -> None:
+        """Keep a curve."""
+        self.curves.append(Series(name, x_name, tuple(map(float, x)), tuple(map(float, y))))
+
+    def artefact(self, name: str, media_type: str, text: str) -> None:
+        """Keep a text."""
+        self.artefacts.append(Artefact(name, media_type, text))
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Say how far the case has come, at most four times a second."""
+        now = time.monotonic()
+        if now - self._reported > 0.25:
+            self._reported = now
+            self.report(min(max(fraction, 0.0), 1.0), note)

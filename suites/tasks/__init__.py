@@ -1,0 +1,1 @@
+"""What several suites ask with: models and data that belong to more than one question."""
