@@ -135,7 +135,7 @@ class Suite:
     """One question, and the grids it is asked on.
 
     `axis` is the point setting that figures run along; the first of `metrics` is the headline. `forms` is the order in
-    which a form is chosen for a variant when nobody names one. `references` are rows that are not variants (an n-gram
+    which a form is chosen for a variant when nobody names one, `forms_for` that order where it hangs on the point. `references` are rows that are not variants (an n-gram
     floor). `data` names the data sets that a point needs. A suite with `is_timing` is measured alone on its device, in
     interleaved rounds over the variants of a point; one that `isolates` gives each case a fresh process.
     """
@@ -151,6 +151,7 @@ class Suite:
     forms: tuple[str, ...]
     references: tuple[str, ...] = ()
     data: Callable[[Point], tuple[str, ...]] = _no_data
+    forms_for: Callable[[Point], tuple[str, ...]] | None = None
     threads: int = 1
     is_timing: bool = False
     isolates: bool = False

@@ -1,0 +1,117 @@
+"""What goes into the tables: runs, suites, attempts with all that belongs to them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from attnbench.harness.environment import Run
+from attnbench.harness.metrics import metric
+from attnbench.harness.rows import Attempt, Measurement
+from attnbench.harness.spec import Suite
+from attnbench.harness.store import leases
+from attnbench.harness.store.database import upsert
+from attnbench.harness.store.tables import artefact, attempt, lease, measurement, run, series, suite
+
+
+def begin_run(connection: Connection, begun: Run, *, state: str) -> None:
+    """Store what is known when a run starts."""
+    values = {**vars(begun), "command": _text(begun.command), "state": state}
+    for name in ("machine", "device", "versions", "environment"):
+        values[name] = _texts(values[name])
+    connection.execute(insert(run).values(**values))
+
+
+def end_run(connection: Connection, run_id: str, *, state: str, now: datetime) -> None:
+    """Store how a run ended, and drop the leases it still has."""
+    connection.execute(update(run).where(run.c.id == run_id).values(state=state, ended_at=now))
+    connection.execute(delete(lease).where(lease.c.run_id == run_id))
+
+
+def record_suite(connection: Connection, asked: Suite) -> None:
+    """Store what a suite asks, in place of what it asked before."""
+    facts = {
+        "title": asked.title,
+        "question": asked.question,
+        "source": asked.source,
+        "axis": asked.axis,
+        "metrics": list(asked.metrics),
+    }
+    statement = upsert(connection, suite).values(name=asked.name, **facts)
+    connection.execute(statement.on_conflict_do_update(index_elements=[suite.c.name], set_=facts))
+
+
+def append(connection: Connection, run_id: str, tried: Attempt, *, owner: str, now: datetime) -> bool:
+    """Store an attempt and end its lease; False, and nothing stored, if another owner finished the case meanwhile."""
+    case_key = tried.case.key()
+    started_at = tried.started_at or now - timedelta(seconds=tried.seconds)
+    # whoever has it: two owners who finish one case at once then do so one after the other, on PostgreSQL too
+    held = connection.execute(select(lease).where(lease.c.case_key == case_key).with_for_update()).one_or_none()
+    since = held.claimed_at if held is not None and held.owner == owner else started_at
+    leases.release(connection, case_key, owner=owner)
+    finished_meanwhile = select(attempt.c.id).where(
+        leases.same_case(tried.case, tried.identity),
+        attempt.c.status.in_(leases.FINAL),
+        attempt.c.owner != owner,
+        attempt.c.stored_at > since,
+    )
+    if connection.execute(finished_meanwhile.limit(1)).first() is not None:
+        return False
+    case, identity = tried.case, tried.identity
+    values = {
+        "run_id": run_id,
+        "owner": owner,
+        "case_key": case_key,
+        **vars(case),
+        "point": case.point.json(),
+        **vars(identity),
+        "status": tried.status.value,
+        "reason": _text(tried.reason),
+        "seconds": tried.seconds,
+        "started_at": started_at,
+        "stored_at": now,
+        "facts": _texts(tried.facts),
+    }
+    (attempt_id,) = connection.execute(insert(attempt).values(**values)).inserted_primary_key or (None,)
+    for table, parts in (
+        (measurement, [_measured(measured) for measured in tried.measurements]),
+        (series, [{**vars(curve), "x": numbers(curve.x), "y": numbers(curve.y)} for curve in tried.series]),
+        (artefact, [{**vars(item), "text": _text(item.text)} for item in tried.artefacts]),
+    ):
+        if parts:
+            connection.execute(insert(table), [{**part, "attempt_id": attempt_id} for part in parts])
+    return True
+
+
+def _measured(measured: Measurement) -> dict[str, Any]:
+    defined = metric(measured.metric)
+    samples = [float(sample) for sample in measured.samples]
+    if not all(map(math.isfinite, (measured.value, *samples))):
+        raise ValueError(
+            f"a measurement must be finite, got {measured.metric} = {measured.value} (samples {samples[:5]}); "
+            "store the attempt as diverged or error, with a reason"
+        )
+    return {
+        "metric": defined.name,
+        "unit": defined.unit,
+        "better": defined.better,
+        "value": float(measured.value),
+        "samples": samples,
+    }
+
+
+def numbers(values: Sequence[float]) -> list[float | str | None]:
+    """Numbers as JSON, which has no NaN and no infinity: null and a text."""
+    finite = [float(value) for value in values]
+    return [value if math.isfinite(value) else None if math.isnan(value) else str(value) for value in finite]
+
+
+def _text(text: str) -> str:
+    """`text` as every database takes it: no NUL, which PostgreSQL refuses, and no half of a surrogate pair."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _texts(facts: Mapping[str, str | int]) -> dict[str, str | int]:
+    return {name: _text(value) if isinstance(value, str) else value for name, value in facts.items()}
