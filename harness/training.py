@@ -100,4 +100,14 @@ def train(
         if stopping.patience is not None and since_best > stopping.patience:
             ending = "patience"
             break
-    return Training(best_loss, best_step, curve[-1][1], step, ending, tuple(curve), tuple(losses), training_seconds, evaluation_seconds)
+    return Training(
+        best_loss,
+        best_step,
+        curve[-1][1],
+        step,
+        ending,
+        tuple(curve),
+        tuple(losses),
+        training_seconds,
+        evaluation_seconds,
+    )

@@ -15,7 +15,13 @@ from attnbench.suites.tasks.associative import Sampler, measure_retrieval
 def _points(*pairs: int, max_steps: int, patience: int) -> tuple[Point, ...]:
     return tuple(
         Point(
-            pairs=count, key_width=64, batch=32, max_steps=max_steps, evaluate_every=100, patience=patience, target=0.001
+            pairs=count,
+            key_width=64,
+            batch=32,
+            max_steps=max_steps,
+            evaluate_every=100,
+            patience=patience,
+            target=0.001,
         )
         for count in pairs
     )

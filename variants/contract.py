@@ -10,7 +10,7 @@ q, k [B,T,H,K], v [B,T,H,V], beta [B,T,H] in (0, 1), memory S [B,H,V,D]. A token
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -206,22 +206,9 @@ class Normalisation:
     needs_nonnegative: bool = True
 
 
-class RuleForm(Protocol):
-    """A form of a write rule, on features: q, k [B,T,H,D]."""
-
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        beta: Tensor | None,
-        memory: Memory | None,
-        *,
-        decay: Tensor | None,
-        attention: bool,
-        options: frozenset[str],
-    ) -> tuple[Tensor, Memory]:
-        """Values and memory. `decay` [B,T,H] is the logarithm of a factor on the memory before each write."""
+# A form of a write rule, on features: call(q, k, v, beta, memory, *, decay, attention, options) -> (values, memory), with
+# q, k [B,T,H,D]; decay [B,T,H] is the logarithm of a factor on the memory before each write, or None
+RuleForm = Callable[..., tuple[Tensor, Memory]]
 
 
 @dataclass(frozen=True)

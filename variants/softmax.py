@@ -14,7 +14,7 @@ from attnbench.variants.contract import Form, Memory, WriteRule, working_dtype
 
 def recurrent(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
     """Token by token over a growing list of keys and values."""
-    keys, values = _past(memory, k, v)
+    keys, values = (k[:, :0], v[:, :0]) if memory is None else (memory["k"], memory["v"])
     outputs = []
     for q_t, k_t, v_t in zip(torch.split(q, 1, 1), torch.split(k, 1, 1), torch.split(v, 1, 1), strict=True):
         keys, values = torch.cat([keys, k_t], dim=1), torch.cat([values, v_t], dim=1)
@@ -24,15 +24,13 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> 
 
 def parallel(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
     """All T x T weights at once; also one token against a cache."""
-    past_keys, past_values = _past(memory, k, v)
-    keys, values = torch.cat([past_keys, k], dim=1), torch.cat([past_values, v], dim=1)
+    keys, values = _written(memory, k, v)
     return _read(q, keys, values, hidden=~_visible(q, keys)), {"k": keys, "v": values}
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
     """torch's own fused kernel."""
-    past_keys, past_values = _past(memory, k, v)
-    keys, values = torch.cat([past_keys, k], dim=1), torch.cat([past_values, v], dim=1)
+    keys, values = _written(memory, k, v)
     # is_causal aligns the mask at the first key, which is right only where no past comes before the queries
     mask = None if memory is None else _visible(q, keys)
     o = scaled_dot_product_attention(
@@ -46,9 +44,11 @@ def readout(q: Tensor, k: Tensor, draws: Tensor | None = None) -> Tensor:
     return torch.softmax(torch.einsum("b n h k, b t h k -> b n h t", q, k) * k.shape[-1] ** -0.5, dim=-1)
 
 
-def _past(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values so far, [B,P,H,K] and [B,P,H,V]; P = 0 without a memory."""
-    return (k[:, :0], v[:, :0]) if memory is None else (memory["k"], memory["v"])
+def _written(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """All keys [B,P+T,H,K] and values [B,P+T,H,V] after these writes; P = 0 without a memory."""
+    if memory is None:
+        return k, v
+    return torch.cat([memory["k"], k], dim=1), torch.cat([memory["v"], v], dim=1)
 
 
 def _visible(q: Tensor, keys: Tensor) -> Tensor:

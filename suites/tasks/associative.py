@@ -70,7 +70,7 @@ class Retrieval(nn.Module):
             values = nn.functional.one_hot(asked.values, self.symbols).to(k.dtype).unsqueeze(2)  # B T 1 V
             return read_after_writing(self.variant, form, q, k, values, beta, draws)
         assert self.variant.readout is not None
-        given = {} if beta is None else {"beta": beta}
+        given: dict[str, Tensor | None] = {} if beta is None else {"beta": beta}
         if self.variant.draws is not None:
             given["draws"] = draws
         weights = self.variant.readout(q, k, **given)[:, :, 0]  # B N T
@@ -86,7 +86,11 @@ class Retrieval(nn.Module):
         q = lookup(asked.queries, query_table)
         beta = None
         if "beta" in self.variant.inputs:
-            logits = (self.embedding @ self.beta_of_embedding)[asked.keys] + self.beta_of_value[asked.values] + self.beta_bias
+            logits = (
+                (self.embedding @ self.beta_of_embedding)[asked.keys]
+                + self.beta_of_value[asked.values]
+                + self.beta_bias
+            )
             beta = torch.sigmoid(logits).unsqueeze(2)
         return k.unsqueeze(2), q.unsqueeze(2), beta
 
@@ -149,7 +153,7 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
             loss += squared_error(answer, asked.targets).item() * count
             right += (answer.argmax(2) == asked.targets).sum().item()
             queries += count
-            keys += len(asked.keys.unique())
+            keys += len(torch.unique(asked.keys))
         current["accuracy"] = right / queries
         current["keys"] = keys / EVALUATION_SEQUENCES
         return loss / queries
@@ -159,7 +163,10 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
         evaluate,
         optimiser,
         Stopping(
-            point.integer("max_steps"), point.integer("evaluate_every"), point.integer("patience"), point.number("target")
+            point.integer("max_steps"),
+            point.integer("evaluate_every"),
+            point.integer("patience"),
+            point.number("target"),
         ),
         progress=lab.progress,
         on_best=lambda step: best.update(accuracy=current["accuracy"]),
@@ -185,7 +192,7 @@ class Sampler:
         keys, values = self._symbols(generator, batch), self._symbols(generator, batch)
         if asks_all:
             assert batch == 1
-            queries = keys.unique().unsqueeze(0)
+            queries = torch.unique(keys).unsqueeze(0)
         else:
             asked = torch.randint(self.length, (batch, 1), generator=generator)
             queries = keys.gather(1, asked)

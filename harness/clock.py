@@ -1,0 +1,81 @@
+"""Time of a call: warm-up, interleaved rounds, synchronised device, raw samples kept."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+WARM_UP_CALLS = 2
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Something to be timed, with what to do with its samples (seconds a call)."""
+
+    call: Callable[[], object]
+    record: Callable[[Sequence[float]], None]
+
+
+def seconds(call: Callable[[], object], device: torch.device) -> float:
+    """Seconds of one call. On CUDA between two events on the stream, so that waiting for the host does not count."""
+    if device.type == "cuda":
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize(device)
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize(device)
+        return begin.elapsed_time(end) / 1e3
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def now(device: torch.device) -> Callable[[], float]:
+    """A timer for tools that bring their own loop: it waits for the device, then reads the clock."""
+
+    def timer() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return timer
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], object]],
+    device: torch.device,
+    *,
+    rounds: int,
+    failed: Callable[[str, Exception], None],
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> dict[str, list[float]]:
+    """Samples of each call, taken in rounds: A B C, B C A, C A B, ..., so that drift of the machine meets all alike.
+
+    A call that raises is handed to `failed` and left out from then on.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+
+    def attempt(name: str, keep: bool) -> None:
+        try:
+            taken = seconds(calls[name], device)
+        except Exception as problem:
+            failed(name, problem)
+            names.remove(name)
+            del samples[name]
+            return
+        if keep:
+            samples[name].append(taken)
+
+    for name in list(names):
+        for _ in range(WARM_UP_CALLS):
+            if name in samples:
+                attempt(name, keep=False)
+    for number in range(rounds):
+        shift = number % max(len(names), 1)
+        for name in names[shift:] + names[:shift]:
+            attempt(name, keep=True)
+        progress((number + 1) / rounds)
+    return samples

@@ -1,0 +1,91 @@
+"""An attention operation on its own: inputs of one shape, and the three ways it is used.
+
+training: forward and backward over T tokens. prefill: forward over T tokens without gradients. decoding: one token after
+another, with a memory of T tokens carried.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnbench.harness.errors import Unsupported
+from attnbench.harness.lab import Lab
+from attnbench.variants.contract import Memory
+
+PHASES = ("training", "prefill", "decoding")
+DECODED_TOKENS = 16
+
+
+@dataclass
+class Operation:
+    """One form at one point, ready to be called."""
+
+    call: Callable[[], object]
+    tokens: int
+    memory: Memory
+
+
+def operation(lab: Lab) -> Operation:
+    """The operation of a case: `call`, the tokens it takes, and the memory after the context.
+
+    The point holds phase, tokens (the context), batch, heads and key_width (of values too).
+    """
+    point, variant, form = lab.case.point, lab.mechanism(), lab.case.form
+    phase, tokens = point.text("phase"), point.integer("tokens")
+    shape = (point.integer("batch"), tokens, point.integer("heads"), point.integer("key_width"))
+    q, k, v = (_inputs(lab, name, *shape) for name in ("q", "k", "v"))
+    beta = torch.sigmoid(_inputs(lab, "beta", *shape[:3]))
+    draws = lab.draws(shape[2], shape[3])
+    if phase == "training":
+        taking_part = [q, k, v, beta] if "beta" in variant.inputs else [q, k, v]
+        for one in taking_part:
+            one.requires_grad_()
+        direction = _inputs(lab, "direction", *shape)
+        with torch.no_grad():
+            _, memory = variant.apply(form, q, k, v, beta, None, draws)
+
+        def train() -> None:
+            values, _ = variant.apply(form, q, k, v, beta, None, draws)
+            torch.autograd.grad(values, taking_part, direction)
+
+        return Operation(train, shape[0] * tokens, memory)
+    if phase == "prefill":
+
+        def prefill() -> None:
+            with torch.no_grad():
+                variant.apply(form, q, k, v, beta, None, draws)
+
+        with torch.no_grad():
+            _, memory = variant.apply(form, q, k, v, beta, None, draws)
+        return Operation(prefill, shape[0] * tokens, memory)
+    return _decoding(lab, q, k, v, beta, draws)
+
+
+def forms_of(phase: str) -> tuple[str, ...]:
+    """The order in which a form is chosen for a phase."""
+    return ("step",) if phase == "decoding" else ("sdpa", "chunkwise", "parallel", "recurrent")
+
+
+def _decoding(lab: Lab, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, draws: Tensor | None) -> Operation:
+    """Token after token from a memory of the whole context, which the variant's fastest form has written."""
+    variant, form = lab.mechanism(), lab.case.form
+    writer = next((name for name in forms_of("prefill") if name in variant.forms), "")
+    if not writer:
+        raise Unsupported(f"{variant.name} has no form that writes a context of {q.shape[1]} tokens.")
+    with torch.no_grad():
+        _, memory = variant.apply(writer, q, k, v, beta, None, draws)
+    q_t, k_t, v_t, beta_t = (x[:, :1].contiguous() for x in (q, k, v, beta))
+
+    def decode() -> None:
+        carried = memory
+        with torch.no_grad():
+            for _ in range(DECODED_TOKENS):
+                _, carried = variant.apply(form, q_t, k_t, v_t, beta_t, carried, draws)
+
+    return Operation(decode, q.shape[0] * DECODED_TOKENS, memory)
+
+
+def _inputs(lab: Lab, name: str, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=lab.generator("inputs", name)).to(lab.device)

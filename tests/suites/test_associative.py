@@ -1,0 +1,144 @@
+"""The fast retrieval model computes what the straightforward one does, and the sequences are the paper's."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from straightforward import ElementwisePlusOne, Products, delta_rule_loss, sum_rule_loss
+from torch import Tensor
+
+from attnbench.harness.lab import Lab
+from attnbench.harness.seeds import generator
+from attnbench.harness.spec import Case, Point
+from attnbench.suites import capacity, rewrite
+from attnbench.suites.tasks.associative import READOUT, Retrieval, Sampler, Sequences, squared_error
+from attnbench.variants import find
+
+RULES = {
+    "linear": (sum_rule_loss, ElementwisePlusOne()),
+    "dpfp-nu1": (sum_rule_loss, Products(1)),
+    "dpfp-nu3": (sum_rule_loss, Products(3)),
+    "delta": (delta_rule_loss, ElementwisePlusOne()),
+    "dpfp-nu2+delta": (delta_rule_loss, Products(2)),
+}
+
+
+def double(name: str, symbols: int, key_width: int) -> Retrieval:
+    return Retrieval(find(name), symbols, key_width, generator("init")).double()
+
+
+def gradients(model: Retrieval, loss: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(model.parameters())))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("repeats", [False, True], ids=["permutations", "with replacement"])
+@pytest.mark.parametrize("asks_all", [False, True], ids=["one query", "all queries"])
+def test_loss_and_gradients_equal_the_straightforward_model(name: str, repeats: bool, asks_all: bool) -> None:
+    model = double(name, symbols=12, key_width=8)
+    asked = Sampler(12, 24 if repeats else 12, repeats)(generator("data"), 1 if asks_all else 4, asks_all)
+    oracle, phi = RULES[name]
+    fast = squared_error(model.read(asked, READOUT, None), asked.targets)
+    plain = oracle(model, asked, phi)
+    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
+    for mine, theirs in zip(gradients(model, fast), gradients(model, plain), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "linear", "performer-m64+scaled", "dpfp-nu1+delta", "gated", "delta+attnnorm"]
+)
+@pytest.mark.parametrize("form", ["recurrent", "parallel"])
+def test_the_readout_equals_an_ordinary_form_on_one_hot_values(name: str, form: str) -> None:
+    model = double(name, symbols=7, key_width=6)
+    asked = Sampler(7, 14, repeats=True)(generator("data", name), 3, asks_all=False)
+    random = model.variant.draws
+    draws = None if random is None else random.sample(generator("draws"), 1, 6).double()
+    torch.testing.assert_close(model.read(asked, READOUT, draws), model.read(asked, form, draws), rtol=1e-9, atol=1e-11)
+
+
+def test_paper_size_step_equals_the_straightforward_model() -> None:
+    # S = 600, d_key = 64, DPFP-3: the largest memory of the paper's Figure 2; a batch of 2 keeps the oracle small
+    model = double("dpfp-nu3", symbols=600, key_width=64)
+    asked = Sampler(600, 600, repeats=False)(generator("data"), 2, asks_all=False)
+    fast = squared_error(model.read(asked, READOUT, None), asked.targets)
+    plain = sum_rule_loss(model, asked, Products(3))
+    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
+    for mine, theirs in zip(gradients(model, fast), gradients(model, plain), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-7, atol=1e-12)
+
+
+@given(symbols=st.integers(1, 30), batch=st.integers(1, 5), seed=st.integers(0, 1000))
+def test_capacity_writes_every_key_and_every_value_once(symbols: int, batch: int, seed: int) -> None:
+    asked = Sampler(symbols, symbols, repeats=False)(generator(seed), batch, asks_all=False)
+    everything = torch.arange(symbols).expand(batch, symbols)
+    assert torch.equal(asked.keys.sort(1).values, everything)
+    assert torch.equal(asked.values.sort(1).values, everything)
+
+
+@given(symbols=st.integers(1, 12), asks_all=st.booleans(), seed=st.integers(0, 1000))
+def test_the_target_is_the_value_written_last_under_the_key(symbols: int, asks_all: bool, seed: int) -> None:
+    asked = Sampler(symbols, 2 * symbols, repeats=True)(generator(seed), 1, asks_all)
+    keys, values = asked.keys[0].tolist(), asked.values[0].tolist()
+    last = dict(zip(keys, values, strict=True))
+    assert [last[key] for key in asked.queries[0].tolist()] == asked.targets[0].tolist()
+    if asks_all:
+        assert sorted(last) == asked.queries[0].tolist()
+
+
+def test_answering_zero_costs_one_half_and_answering_right_costs_nothing() -> None:
+    targets = torch.tensor([[2]])
+    assert squared_error(torch.zeros(1, 1, 5), targets) == 0.5
+    assert squared_error(torch.nn.functional.one_hot(targets, 5).float(), targets) == 0
+    # the uniform answer 1/5: half of (4/5)^2 + 4 (1/5)^2 = 0.5 (1 - 1/5)
+    assert squared_error(torch.full((1, 1, 5), 0.2), targets).item() == pytest.approx(0.4)
+
+
+def test_the_load_of_a_rewriting_sequence_is_the_expected_one() -> None:
+    # 2S draws of S keys leave each out with probability (1 - 1/S)^2S: 0.871 S at S = 20
+    asked = Sampler(20, 40, repeats=True)(generator("load"), 2000, asks_all=False)
+    load = sum(len(set(row)) for row in asked.keys.tolist()) / 2000
+    assert load == pytest.approx(20 * (1 - (1 - 1 / 20) ** 40), rel=0.01)
+
+
+def test_the_data_do_not_depend_on_the_variant_or_the_form() -> None:
+    point = Point(pairs=5, key_width=4)
+    labs = [
+        Lab(Case("capacity", name, form, point, 3, "smoke"), find(name))
+        for name, form in (("linear", "readout"), ("delta", "recurrent"))
+    ]
+    first, second = (Sampler(5, 5, repeats=False)(lab.generator("data", "training"), 8, asks_all=False) for lab in labs)
+    assert torch.equal(first.keys, second.keys)
+    assert torch.equal(first.targets, second.targets)
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "form"),
+    [(capacity, "linear", "readout"), (rewrite, "delta", "readout"), (capacity, "fwm", "recurrent")],
+)
+def test_a_case_records_its_metrics_and_its_learning_curve(suite: object, name: str, form: str) -> None:
+    declared = suite.SUITE  # type: ignore[attr-defined]
+    case = Case(declared.name, name, form, declared.scales["smoke"].points[0], 0, "smoke")
+    lab = Lab(case, find(name))
+    suite.measure(lab)  # type: ignore[attr-defined]
+    recorded = {one.metric: one.value for one in lab.measurements}
+    assert set(declared.metrics) <= set(recorded)
+    assert recorded["training_steps"] == 20
+    assert recorded["retrieval_loss"] <= recorded["last_retrieval_loss"]
+    (curve,) = lab.curves
+    assert curve.x == (10, 20)
+    assert recorded["retrieval_loss"] == min(curve.y)
+
+
+def test_the_work_of_a_step_does_not_grow_with_the_one_hot_width() -> None:
+    from attnbench.harness.probes import counted_work
+
+    def work(symbols: int) -> int:
+        model = Retrieval(find("linear"), symbols, 16, generator("init"))
+        index = torch.arange(8).unsqueeze(0)
+        asked = Sequences(index, index, index[:, :1], index[:, :1])
+        k, q, _ = model.inputs(asked)
+        assert model.variant.readout is not None
+        return counted_work(lambda: model.variant.readout(q, k))
+
+    assert work(10) == work(1000)
