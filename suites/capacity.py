@@ -27,6 +27,8 @@ def _points(*pairs: int, max_steps: int, patience: int) -> tuple[Point, ...]:
     )
 
 
+SLOW = ("performer-m64", "performer-m64+scaled", "delta")
+
 SUITE = Suite(
     name="capacity",
     title="Retrieval capacity",
@@ -45,6 +47,8 @@ SUITE = Suite(
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "performer-m64+scaled", "dpfp-nu1", "dpfp-nu2", "delta"),
             points=_points(20, 60, 100, 200, max_steps=1500, patience=5),
+            # 128 features and a triangular solve cost most and fail early: their last point is left out
+            points_for={name: _points(20, 60, 100, max_steps=1500, patience=5) for name in SLOW},
             timeout_seconds=300,
             seconds_per_case=8,
         ),
