@@ -1,0 +1,109 @@
+"""The published numbers, against values copied by hand from the paper and its logs."""
+
+import pytest
+
+from attnbench.harness.metrics import METRICS
+from attnbench.harness.spec import Point
+from attnbench.reports.published import find, published
+
+
+@pytest.mark.parametrize(
+    ("suite", "variant", "metric", "point", "value"),
+    [
+        # released logs, setting 1, best loss
+        ("capacity", "linear", "retrieval_loss", {"pairs": 60}, 0.0245),
+        ("capacity", "dpfp-nu1", "retrieval_loss", {"pairs": 120}, 0.0083),
+        ("capacity", "dpfp-nu2", "retrieval_loss", {"pairs": 300}, 0.068),
+        ("capacity", "dpfp-nu3", "retrieval_loss", {"pairs": 600}, 0.198),
+        ("capacity", "performer-m64", "retrieval_loss", {"pairs": 20}, 0.117),
+        ("capacity", "performer-m128", "retrieval_loss", {"pairs": 40}, 0.175),
+        ("capacity", "performer-m512", "retrieval_loss", {"pairs": 60}, 0.407),
+        ("capacity", "softmax", "retrieval_loss", {"pairs": 500}, 0.0089),
+        ("capacity", "softmax", "last_retrieval_loss", {"pairs": 500}, 0.174),
+        # setting 2
+        ("rewrite", "dpfp-nu1+delta", "retrieval_loss", {"keys": 20}, 0.0008),
+        ("rewrite", "dpfp-nu1", "retrieval_loss", {"keys": 20}, 0.097),
+        ("rewrite", "dpfp-nu1+fwm", "retrieval_loss", {"keys": 20}, 0.040),
+        ("rewrite", "fwm", "training_steps", {"keys": 20}, 15400),
+        ("rewrite", "delta", "retrieval_loss", {"keys": 200}, 0.342),
+        ("rewrite", "performer-m64+delta", "retrieval_loss", {"keys": 60}, 0.40),
+    ],
+)
+def test_the_logs_say_what_was_read_in_them(suite, variant, metric, point, value):
+    found = find(published(), suite, variant, metric, Point({**point, "key_width": 64}))
+    assert found is not None
+    assert found.value == pytest.approx(value, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("suite", "variant", "metric", "point", "value"),
+    [
+        ("language_modelling", "softmax", "word_perplexity", {"context": 256, "width": 128, "split": "test"}, 34.1),
+        ("language_modelling", "delta", "word_perplexity", {"context": 384, "width": 256, "split": "valid"}, 29.7),
+        (
+            "language_modelling",
+            "performer-m8",
+            "word_perplexity",
+            {"context": 256, "width": 128, "split": "test"},
+            39.6,
+        ),
+        ("speed", "linear", "training_tokens_per_second", {"tokens": 256, "width": 128}, 66000),
+        ("memory", "softmax", "training_peak_bytes", {"tokens": 256, "width": 128}, 17e9),
+    ],
+)
+def test_the_tables_say_what_the_paper_prints(suite, variant, metric, point, value):
+    found = find(published(), suite, variant, metric, Point({**point, "data": "wikitext-103"}))
+    assert found is not None
+    assert found.value == value
+
+
+def test_bleu_is_there_for_every_row_of_table_1():
+    valid = {
+        one.variant: one.value for one in published() if one.metric == "bleu" and one.point.text("split") == "test"
+    }
+    assert valid == {
+        "softmax": 27.7,
+        "linear": 26.8,
+        "performer-m32": 24.4,
+        "performer-m128": 25.3,
+        "performer-m256": 27.7,
+        "dpfp-nu2": 26.9,
+        "dpfp-nu4": 27.1,
+    }
+
+
+def test_setting_1_has_thirty_lengths_for_each_of_eight_variants():
+    numbers = [one for one in published() if (one.suite, one.metric) == ("capacity", "retrieval_loss")]
+    assert len(numbers) == 240
+    assert {one.point.integer("pairs") for one in numbers} == set(range(20, 601, 20))
+
+
+def test_the_log_that_was_cut_off_is_no_result():
+    assert find(published(), "rewrite", "dpfp-nu2+delta", "retrieval_loss", Point(keys=100, key_width=64)) is None
+    assert find(published(), "rewrite", "dpfp-nu2+delta", "retrieval_loss", Point(keys=120, key_width=64)) is not None
+
+
+def test_a_run_that_ended_in_nan_says_so_and_has_no_number_where_it_never_had_one():
+    found = find(published(), "rewrite", "performer-m64+delta", "retrieval_loss", Point(keys=100, key_width=64))
+    assert found is not None
+    assert found.note.endswith("the run ended in NaN")
+    at_140 = Point(keys=140, key_width=64)
+    assert find(published(), "rewrite", "performer-m64+delta", "retrieval_loss", at_140) is None
+
+
+def test_a_number_belongs_only_to_cases_with_all_its_settings():
+    numbers = published()
+    assert find(numbers, "capacity", "linear", "retrieval_loss", Point(pairs=60, key_width=16)) is None
+    assert find(numbers, "capacity", "linear", "retrieval_loss", Point(pairs=60)) is None
+    assert find(numbers, "capacity", "linear", "retrieval_loss", Point(pairs=60, key_width=64, batch=32)) is not None
+
+
+def test_every_number_names_its_source_and_a_metric_that_exists_or_is_to_come():
+    assert all("arXiv:2102.11174" in one.source and one.note for one in published())
+    assert {one.metric for one in published()} - set(METRICS) <= {"bleu"}
+
+
+def test_a_citation_reads_as_one_line():
+    found = find(published(), "capacity", "linear", "retrieval_loss", Point(pairs=60, key_width=64))
+    assert found is not None
+    assert found.citation == "published (arXiv:2102.11174, Fig. 2), seed 1, best loss"
