@@ -1,7 +1,7 @@
 """What a suite is handed to measure one case: the variant, its randomness, its data, and a place to put numbers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,15 +62,18 @@ class Lab:
         return random.sample(self.generator("draws", *parts), heads, key_width).to(self.device)
 
     def record(self, name: str, value: float, samples: tuple[float, ...] = ()) -> None:
-        """Keep one number. Raises UnknownMetric."""
+        """Keep one number. Raises UnknownMetric, and ValueError for a metric that was recorded before."""
+        _refuse_twice("metric", name, (one.metric for one in self.measurements))
         self.measurements.append(Measurement(metric(name).name, float(value), tuple(map(float, samples))))
 
     def curve(self, name: str, x_name: str, x: list[float], y: list[float]) -> None:
-        """Keep a curve."""
+        """Keep a curve. Raises ValueError for a name that was used before."""
+        _refuse_twice("curve", name, (one.name for one in self.curves))
         self.curves.append(Series(name, x_name, tuple(map(float, x)), tuple(map(float, y))))
 
     def artefact(self, name: str, media_type: str, text: str) -> None:
-        """Keep a text."""
+        """Keep a text. Raises ValueError for a name that was used before."""
+        _refuse_twice("artefact", name, (one.name for one in self.artefacts))
         self.artefacts.append(Artefact(name, media_type, text))
 
     def progress(self, fraction: float, note: str = "") -> None:
@@ -79,3 +82,8 @@ class Lab:
         if now - self._reported > 0.25:
             self._reported = now
             self.report(min(max(fraction, 0.0), 1.0), note)
+
+
+def _refuse_twice(what: str, name: str, known: Iterable[str]) -> None:
+    if name in known:
+        raise ValueError(f"a case has one {what} called '{name}', and it was recorded before")

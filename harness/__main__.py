@@ -1,0 +1,205 @@
+"""The command line, and the one place where everything meets: it may import all, nothing imports it.
+
+Each command imports what it needs when it runs, so that help and reading commands answer at once and need no torch.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnbench.variants.errors import UserError
+
+if TYPE_CHECKING:
+    from attnbench.harness.spec import Suite
+
+DATABASE = "attnbench.db"
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="attnbench",
+    help="What do you get, and what do you pay, when you replace softmax attention by X?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(
+    help="Data sets: fetched with pip, checked, cached.", no_args_is_help=True, rich_markup_mode=None
+)
+db_app = typer.Typer(help="The database.", no_args_is_help=True, rich_markup_mode=None)
+new_app = typer.Typer(help="Starting files.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+app.add_typer(db_app, name="db")
+app.add_typer(new_app, name="new")
+
+Database = Annotated[
+    str,
+    typer.Option("--db", envvar="ATTNBENCH_DB", show_envvar=True, help="Path of an SQLite file, or a database URL."),
+]
+Suites = Annotated[
+    list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all that have the scale if none is named.")
+]
+Scale = Annotated[str, typer.Option(help="smoke, quick, standard or paper.")]
+Variants = Annotated[
+    list[str] | None,
+    typer.Option("--variant", "-v", help="A variant's name or path/to/file.py:VARIANT. May be repeated."),
+]
+Forms = Annotated[
+    list[str] | None, typer.Option("--form", "-f", help="A form in place of each suite's choice. May be repeated.")
+]
+
+
+@app.command()
+def run(
+    suites: Suites = None,
+    variant: Variants = None,
+    form: Forms = None,
+    scale: Scale = "quick",
+    seed: Annotated[list[int] | None, typer.Option(help="Seeds in place of the grid's. May be repeated.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE[,VALUE...]: settings in place of the grid's, as in --set pairs=20,40."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    workers: Annotated[int, typer.Option("--workers", "-j", help="Worker processes; 0 means one a processor.")] = 0,
+    isolate: Annotated[bool, typer.Option(help="Give each case a process of its own.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for one case, in place of the grid's.")] = None,
+    rerun: Annotated[str, typer.Option(help="missing, failed or always.")] = "missing",
+    offline: Annotated[bool, typer.Option(help="Fetch nothing.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write the HTML report here at the end.")] = None,
+    db: Database = DATABASE,
+) -> None:
+    """Run suites and store every case as it ends.
+
+    Exits with 1 if a case ended as wrong, out_of_memory, timeout or error; with 2 for a mistake in what was asked;
+    with 130 after Ctrl-C.
+    """
+    from attnbench.harness.plan import Request, parse_settings
+    from attnbench.harness.running import Options, run_suites
+    from attnbench.suites import find_suites
+
+    request = Request(
+        suites=tuple(suites or ()),
+        variants=tuple(variant or ()),
+        forms=tuple(form or ()),
+        scale=scale,
+        seeds=tuple(seed or ()),
+        device=device,
+        settings=parse_settings(setting or ()),
+    )
+    if report is not None:
+        from attnbench.reports.write import check_destination
+
+        check_destination(report)
+    options = Options(db, workers, isolate, timeout, rerun, offline)
+    code = run_suites(find_suites(), request, options, sys.argv)
+    if report is not None:
+        _write_report(db, report)
+    raise typer.Exit(code)
+
+
+@app.command()
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Variants; every listed one if none is named.")
+    ] = None,
+    form: Forms = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Prove each form of each variant: one line a check; exits with 1 if one fails."""
+    from attnbench.harness.checking import check_variants
+
+    raise typer.Exit(check_variants(names or [], form or [], device))
+
+
+@app.command(name="ls")
+def list_things(
+    what: Annotated[str, typer.Argument(help="variants, suites, metrics, runs or data.")] = "variants",
+    db: Database = DATABASE,
+) -> None:
+    """List variants, suites, metrics, runs or data sets."""
+    from attnbench.harness.listing import list_known
+
+    list_known(what, db)
+
+
+@app.command()
+def show(
+    suites: Suites = None,
+    variant: Variants = None,
+    scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
+    db: Database = DATABASE,
+) -> None:
+    """Print the tables of what is stored."""
+    from rich.console import Console
+
+    from attnbench.harness.store import Store
+    from attnbench.reports.terminal import show as show_tables
+
+    with Store.open(db, writes=False) as store:
+        show_tables(store, Console(), suites=suites or None, variants=variant or None, scales=scale or None)
+
+
+@app.command()
+def report(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("attnbench.html"),
+    db: Database = DATABASE,
+) -> None:
+    """Write one self-contained HTML file from the database."""
+    _write_report(db, output)
+
+
+@data_app.command(name="fetch")
+def data_fetch(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets; see `attnbench ls data`.")],
+) -> None:
+    """Fetch data sets into the cache, so that later runs need no network."""
+    from attnbench.harness.data.fetch import fetch
+
+    for name in names:
+        typer.echo(fetch(name, report=typer.echo))
+
+
+@db_app.command(name="upgrade")
+def db_upgrade(db: Database = DATABASE) -> None:
+    """Bring an older database up to this version's tables, its rows kept."""
+    from attnbench.harness.store import upgrade
+
+    before, after = upgrade(db)
+    typer.echo(f"{db} was up to date ({after})" if before == after else f"{db}: {before} -> {after}")
+
+
+@new_app.command(name="variant")
+def new_variant(
+    name: Annotated[str, typer.Argument(help="The name of the variant: lower-case letters and digits.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the file.")] = Path(),
+) -> None:
+    """Write a working starting file for a variant of your own."""
+    from attnbench.harness.new_variant import write_variant
+
+    path = write_variant(name, folder)
+    typer.echo(f"{path}\nnext: attnbench check {path}:VARIANT; attnbench run --variant {path}:VARIANT")
+
+
+def _write_report(db: str, output: Path) -> None:
+    from attnbench.reports.write import write_report
+
+    typer.echo(f"report: {write_report(db, output)}")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one message and exit code 2."""
+    try:
+        app()
+    except UserError as problem:
+        print(f"attnbench: {type(problem).__name__}: {problem}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("attnbench: stopped; what has ended is stored, and the same command goes on from there", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

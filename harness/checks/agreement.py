@@ -1,0 +1,172 @@
+"""Does a form compute the function? The recurrent form is the oracle, and finite differences are the oracle of its gradient."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from attnbench.harness.checks.trial import (
+    FINITE_DIFFERENCES,
+    TOLERANCES,
+    Sizes,
+    Tokens,
+    Trial,
+    Wrong,
+    agree,
+    converted,
+    part_of,
+    prefixed,
+    weighted_sum,
+)
+from attnbench.variants.contract import INPUTS, Memory
+from attnbench.variants.errors import Unsupported
+
+LENGTHS = (1, 3, 63, 64, 100)
+DECODED = (1, 20)
+
+
+def shapes(trial: Trial) -> str:
+    """In every dtype of the form: values [B,T,H,V] in v's dtype, a mapping of tensors, all finite."""
+    for dtype in trial.declared.dtypes:
+        for length in (1, trial.length):
+            tokens = converted(trial.tokens(length), getattr(torch, dtype), trial.device)
+            values, memory = trial.run(tokens)
+            where = f"T={length} in {dtype}"
+            expected = tuple(tokens["v"].shape)
+            if tuple(values.shape) != expected or values.dtype != tokens["v"].dtype:
+                raise Wrong(f"{where}: values are {_described(values)}, expected {dtype} {list(expected)}")
+            if not isinstance(memory, Mapping) or not all(isinstance(one, Tensor) for one in memory.values()):
+                raise Wrong(f"{where}: the memory must map names to tensors, got {memory!r}")
+            for name, one in {"values": values, **prefixed("memory", memory)}.items():
+                if one.device.type != torch.device(trial.device).type:
+                    raise Wrong(f"{where}: {name} is on {one.device}, expected {trial.device}")
+                if not bool(torch.isfinite(one).all()):
+                    raise Wrong(f"{where}: {name} is not finite")
+    return f"[B,T,H,V] in {', '.join(trial.declared.dtypes)}"
+
+
+def equals_recurrent(trial: Trial) -> str:
+    """Values, memory and gradients are those of the recurrent form, at several lengths, without and with a memory."""
+    return _largest(max(_difference_from_recurrent(trial, length) for length in LENGTHS))
+
+
+def step_equals_full(trial: Trial) -> str:
+    """One token after the other gives what the recurrent form gives in one pass."""
+    return _largest(max(_difference_from_recurrent(trial, length) for length in DECODED))
+
+
+def gradient(trial: Trial) -> str:
+    """The recurrent form's own gradient is that of finite differences, without and with a memory."""
+    if trial.dtype != torch.float64:
+        raise Unsupported("finite differences need float64, which this form does not declare.")
+    small = Sizes(trial.key_widths(1, smallest=4)[0], value_width=3, batch=1, heads=1)
+    tokens = trial.tokens(3, "differences", small)
+    for memory in (None, trial.past("before differences", small)):
+        leaves = {name: tokens[name] for name in trial.variant.inputs} | prefixed("memory", memory or {})
+        try:
+            gradcheck(
+                _results_of_leaves(trial, tokens, list(leaves), memory),
+                tuple(one.detach().clone().requires_grad_(one.is_floating_point()) for one in leaves.values()),
+                atol=FINITE_DIFFERENCES.absolute,
+                rtol=FINITE_DIFFERENCES.relative,
+                # compares one random projection of the Jacobian, not every element
+                fast_mode=True,
+            )
+        except GradcheckError as problem:
+            raise Wrong("with a memory: " * (memory is not None) + str(problem).split("\n\n")[0]) from problem
+    return f"finite differences agree at T=3 within {FINITE_DIFFERENCES.relative:.0e}"
+
+
+def low_precision(trial: Trial) -> str:
+    """With inputs of half precision: near the recurrent form in float32 on the same inputs, and a state in float32."""
+    halves = [one for one in ("bfloat16", "float16") if one in trial.declared.dtypes]
+    if not halves:
+        raise Unsupported(f"{trial.variant.name}/{trial.form} declares no dtype of half precision.")
+    if "float32" not in trial.oracle.declared.dtypes:
+        raise Unsupported(f"{trial.variant.name}/recurrent does not declare float32, which this is compared in.")
+    largest = 0.0
+    for half in halves:
+        dtype = getattr(torch, half)
+        tokens = converted(trial.tokens(trial.length), dtype, trial.device)
+        expected, _ = trial.oracle.run(converted(tokens, torch.float32, trial.oracle.device))
+        first, memory = trial.run(part_of(tokens, 0, 5))
+        second, memory = trial.run(part_of(tokens, 5), memory)
+        values = torch.cat([first, second], dim=1)
+        found = agree({"values": values.double()}, {"values": expected.double()}, TOLERANCES[dtype], half)
+        largest = max(largest, found)
+        for name, one in memory.items():
+            if one.is_floating_point() and one.dtype.itemsize < 4 and not _is_made_of(one, tokens):
+                raise Wrong(f"{half}: memory {name} is kept in {str(one.dtype).removeprefix('torch.')}, not in float32")
+    return f"{_largest(largest)} in {', '.join(halves)}"
+
+
+def readout(trial: Trial) -> str:
+    """Weights for queries asked at the end give what the recurrent form reads there, gradients included."""
+    weights_of = trial.variant.readout
+    if weights_of is None:
+        raise Unsupported(f"{trial.variant.name} has no readout.")
+    extra = {} if trial.variant.draws is None else {"draws": trial.draws()}
+    largest, length = 0.0, 20
+    for asked in (1, 3):
+        queries = trial.tokens(asked, "asked")["q"].requires_grad_()
+        leaves = {name: one.requires_grad_() for name, one in trial.tokens(length).items()}
+        wanted = [queries, *(leaves[name] for name in trial.variant.inputs if name != "q")]
+        named = {name: leaves[name] for name in trial.variant.inputs if name not in ("q", "v")}
+        weights = weights_of(queries, **named, **extra)
+        shape = (trial.sizes.batch, asked, trial.sizes.heads, length)
+        if tuple(weights.shape) != shape:
+            raise Wrong(f"N={asked}: weights are {_described(weights)}, expected [B,N,H,T] = {list(shape)}")
+        found = torch.einsum("b n h t, b t h v -> b n h v", weights, leaves["v"])
+        read = []
+        for query in torch.split(queries, 1, dim=1):
+            values, _ = trial.run({**leaves, "q": torch.cat([leaves["q"][:, :-1], query], dim=1)})
+            read.append(values[:, -1:])
+        right = torch.cat(read, dim=1)
+        outcomes = []
+        for values in (found, right):
+            gradients = torch.autograd.grad(weighted_sum({"values": values}), wanted, materialize_grads=True)
+            named_gradients = zip(("queries", *named, "v"), gradients, strict=True)
+            outcomes.append({"values": values.detach()} | {f"gradient of {name}": one for name, one in named_gradients})
+        largest = max(largest, agree(outcomes[0], outcomes[1], trial.tolerance, f"N={asked}"))
+    return _largest(largest)
+
+
+def _difference_from_recurrent(trial: Trial, length: int) -> float:
+    """The largest difference at one length, without and with a memory to begin with. Raises Wrong."""
+    oracle = trial.oracle
+    tokens = trial.tokens(length)
+    largest = 0.0
+    for memory in (None, trial.past()):
+        exact = None if memory is None else converted(memory, oracle.dtype, oracle.device)
+        expected = oracle.outcome(converted(tokens, oracle.dtype, oracle.device), exact)
+        where = f"T={length}" + (" with a memory" if memory else "")
+        largest = max(largest, agree(trial.outcome(tokens, memory), expected, trial.tolerance, where))
+    return largest
+
+
+def _results_of_leaves(
+    trial: Trial, tokens: Tokens, names: list[str], memory: Memory | None
+) -> Callable[..., tuple[Tensor, ...]]:
+    """A function of the inputs and memory tensors called `names`, for gradcheck: every result of floating point."""
+
+    def results(*leaves: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(names, leaves, strict=True))
+        past = None if memory is None else {name: given[f"memory {name}"] for name in memory}
+        values, written = trial.run({name: given.get(name, tokens[name]) for name in tokens}, past)
+        return (values, *(one for one in written.values() if one.is_floating_point()))
+
+    return results
+
+
+def _is_made_of(kept: Tensor, tokens: Tokens) -> bool:
+    """Whether a memory tensor holds input values as they came, and nothing computed."""
+    return any(bool(torch.isin(kept, tokens[name]).all()) for name in INPUTS if tokens[name].dtype == kept.dtype)
+
+
+def _largest(difference: float) -> str:
+    return f"largest difference {difference:.1e}"
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

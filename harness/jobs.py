@@ -1,0 +1,86 @@
+"""What the runner hands to a worker, and what comes back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnbench.harness.rows import Artefact, Identity, Measurement, Series, Status
+from attnbench.harness.spec import Case
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case that is to be done, with all that its worker has to know.
+
+    `address` finds the variant: its name, or the file it lies in; empty for a reference. `module` holds the suite.
+    """
+
+    case: Case
+    identity: Identity
+    module: str
+    address: str
+    timeout_seconds: float
+    expected_seconds: float
+    axis: str = ""
+    is_timing: bool = False
+    isolates: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work for one worker: a case, or the cases of a point that are timed in interleaved rounds."""
+
+    cases: tuple[Planned, ...]
+
+    @property
+    def is_timing(self) -> bool:
+        """Whether nothing else may run beside it."""
+        return self.cases[0].is_timing
+
+    def timeout_seconds(self, index: int | None) -> float:
+        """The time that case number `index` may take; None: all of them in turn."""
+        return sum(one.timeout_seconds for one in self.cases) if index is None else self.cases[index].timeout_seconds
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one case of a job ended."""
+
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    measurements: tuple[Measurement, ...] = ()
+    series: tuple[Series, ...] = ()
+    artefacts: tuple[Artefact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for every case of a run."""
+
+    cache: str | None = None
+    checks: bool = True
+    timing_rounds: int = 11
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Began:
+    """A worker's word that it is at case number `index` of its job now; None: at all of them in turn."""
+
+    index: int | None
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A worker's word on how far it is."""
+
+    fraction: float
+    note: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A worker's word that case number `index` of its job is over."""
+
+    index: int
+    outcome: Outcome

@@ -1,0 +1,119 @@
+"""How far a run is: a bar with the time left on a terminal, plain lines in a log."""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from attnbench.harness.jobs import Outcome, Planned
+from attnbench.harness.metrics import METRICS
+from attnbench.harness.rows import Status
+
+COLOURS = {Status.OK: "green", Status.SKIPPED: "dim", Status.DIVERGED: "yellow"}
+
+
+class Display:
+    """Shows cases as they end, what runs now, and the time left.
+
+    The time left goes by the seconds that cases of the same suite have taken so far, by the suites' own guess before.
+    """
+
+    def __init__(self, console: Console, todo: Sequence[Planned], workers: int) -> None:
+        self.console = console
+        self.workers = workers
+        self.left = {planned.case.key(): planned for planned in todo}
+        self.count = len(todo)
+        self.ended = 0
+        self.taken: dict[str, list[float]] = defaultdict(list)
+        self.expected: dict[str, list[float]] = defaultdict(list)
+        self.running: dict[int, tuple[str, float, str]] = {}
+        self.started = time.monotonic()
+        self.bar: Progress | None = None
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"),
+                console=self.console,
+            )
+            self.task = self.bar.add_task("starting", total=self.count, left="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def doing(self, worker: int, planned: Planned, fraction: float, note: str) -> None:
+        """A worker has come this far with a case."""
+        case = planned.case
+        self.running[worker] = (f"{case.suite}/{case.variant}", fraction, note)
+        if self.bar is not None and self.task is not None:
+            names = ", ".join(f"{label} {100 * done:.0f}%" for label, done, _ in sorted(self.running.values()))
+            self.bar.update(self.task, description=names, left=self.time_left())
+
+    def idle(self, worker: int) -> None:
+        """A worker has nothing to do."""
+        self.running.pop(worker, None)
+
+    def already_done(self, planned: Planned) -> None:
+        """Another run has done this case meanwhile."""
+        self._over(planned)
+
+    def over(self, planned: Planned, outcome: Outcome) -> None:
+        """A case has ended."""
+        self.taken[planned.case.suite].append(outcome.seconds)
+        self.expected[planned.case.suite].append(planned.expected_seconds)
+        self._over(planned)
+        headline = next(iter(outcome.measurements), None)
+        if outcome.status is Status.OK and headline is not None:
+            unit = METRICS[headline.metric].unit
+            said = f"{headline.metric} {headline.value:.4g}" + ("" if unit == "1" else f" {unit}")
+        else:
+            said = outcome.reason
+        left = self.time_left()
+        count = f"{self.ended}/{self.count}"
+        self.console.print(
+            f"{count:>9} {outcome.status.value:<13} {planned.case.suite} {planned.case.variant} {_where(planned)}: {said} "
+            f"({outcome.seconds:.1f} s)" + ("" if self.bar is not None or not left else f"; {left}"),
+            style=COLOURS.get(outcome.status, "red"),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def time_left(self) -> str:
+        """The time left in words, empty when nothing is left."""
+        seconds = sum(self._expected(planned) for planned in self.left.values())
+        if not self.left:
+            return ""
+        workers = max(1, min(self.workers, len(self.left)))
+        minutes = seconds / workers / 60
+        return f"about {minutes:.0f} min left" if minutes >= 1.5 else f"about {max(60 * minutes, 1):.0f} s left"
+
+    def _over(self, planned: Planned) -> None:
+        if self.left.pop(planned.case.key(), None) is not None:
+            self.ended += 1
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=self.ended, left=self.time_left())
+
+    def _expected(self, planned: Planned) -> float:
+        """The guess for a case, corrected by how far the guesses of its suite have been off."""
+        guessed = sum(self.expected[planned.case.suite])
+        ratio = sum(self.taken[planned.case.suite]) / guessed if guessed else 1.0
+        return planned.expected_seconds * ratio
+
+
+def _where(planned: Planned) -> str:
+    """The settings that tell the case from its neighbours: its axis and words, not its constants."""
+    case = planned.case
+    telling = [
+        f"{name}={value}" for name, value in case.point.items() if name == planned.axis or isinstance(value, str)
+    ]
+    return " ".join([*telling, f"form={case.form}", f"seed={case.seed}"])
