@@ -153,6 +153,8 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
     kernel = feature_map.kernel if rule.accepts_decay and not parts.divides_features else None
 
     def weights(q: Tensor, k: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
+        dtype = working_dtype(k)
+        q, k, beta = q.to(dtype), k.to(dtype), None if beta is None else beta.to(dtype)
         if kernel is not None:
             scores = kernel(q, k, draws, **parts.numbers)
             return readout(q, k, beta, scores, decay=None, attention=parts.attention)

@@ -163,4 +163,6 @@ def _modified(name: str, composition: Composition, modifiers: list[str], vocabul
     kept = set(rule.normalisations) - dropped
     if added & divides:
         kept -= divides
+    if len(both := sorted((kept | added) & divides)) > 1:
+        raise BadParameter(f"'{name}' divides the features twice, by {' and '.join(both)} normalisation; one is enough.")
     return replace(composition, normalisations=frozenset(kept | added), options=frozenset(options))

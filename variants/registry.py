@@ -93,7 +93,8 @@ def listed() -> list[str]:
 
 def from_file(address: str) -> Variant:
     """The variant in `path/to/file.py:VARIANT` (the part after the colon may be left out). Raises BadVariant."""
-    path_text, _, attribute = address.partition(".py")
+    # folders can have .py in their names too, so the last one counts
+    path_text, _, attribute = address.rpartition(".py")
     path = Path(path_text + ".py")
     attribute = attribute.removeprefix(":") or "VARIANT"
     if not path.is_file():
@@ -134,7 +135,7 @@ def everything() -> Found:
         # the machinery of this folder exports no part, and importing this very module again would not end
         if module_info.name in {"registry", "names", "compose", "contract", "errors", "shapes"}:
             continue
-        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+        module = _import_dropped_in(f"{package.__name__}.{module_info.name}")
         for kind, exported in _exports(module):
             keep(kind, exported, Path(str(module.__file__)))
     for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda one: one.name):
@@ -153,7 +154,13 @@ def everything() -> Found:
     for whole in parts["VARIANT"].values():
         _check_name(whole, "an exported VARIANT")  # type: ignore[arg-type]
     vocabulary = Vocabulary(parts["FEATURE_MAP"], parts["WRITE_RULE"], parts["NORMALISATION"])  # type: ignore[arg-type]
-    return Found(vocabulary, parts["VARIANT"], origins)  # type: ignore[arg-type]
+    found = Found(vocabulary, parts["VARIANT"], origins)  # type: ignore[arg-type]
+    for name in found.whole:
+        if _is_composition(name, found):
+            raise BadVariant(
+                f"the VARIANT in {origins[f'VARIANT {name}']} is called '{name}', which is taken. Give it another name."
+            )
+    return found
 
 
 def _exports(module: ModuleType) -> list[tuple[str, object]]:
@@ -166,6 +173,16 @@ def _exports(module: ModuleType) -> list[tuple[str, object]]:
     if not isinstance(value, EXPORTS[kind]):
         raise BadVariant(f"{kind} in {module.__file__} has the type {type(value).__name__}.")
     return exported
+
+
+def _import_dropped_in(name: str) -> ModuleType:
+    """A file of this folder. Raises BadVariant with the file's own error."""
+    try:
+        return importlib.import_module(name)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise BadVariant(f"{name} does not import: {type(problem).__name__}: {problem}") from problem
 
 
 def _import_file(path: Path) -> ModuleType:

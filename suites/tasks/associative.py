@@ -33,6 +33,10 @@ class Sequences:
     queries: Tensor
     targets: Tensor
 
+    def to(self, device: torch.device) -> "Sequences":
+        """The same sequences on a device."""
+        return Sequences(*(part.to(device) for part in (self.keys, self.values, self.queries, self.targets)))
+
 
 class Retrieval(nn.Module):
     """The model around the memory: `symbols` keys and as many values, one head of width `key_width`."""
@@ -139,7 +143,7 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
     current = {"accuracy": 0.0, "keys": 0.0}
 
     def loss_of_step(step: int) -> Tensor:
-        asked = sequences(training_data, point.integer("batch"), False)
+        asked = sequences(training_data, point.integer("batch"), False).to(lab.device)
         return squared_error(model.read(asked, form, lab.draws(1, key_width, "training", step)), asked.targets)
 
     def evaluate(step: int) -> float:
@@ -147,7 +151,7 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
         loss = right = 0.0
         queries, keys = 0, 0
         for _ in range(EVALUATION_SEQUENCES):
-            asked = sequences(data, 1, True)
+            asked = sequences(data, 1, True).to(lab.device)
             answer = model.read(asked, form, evaluation_draws)
             count = asked.targets.shape[1]
             loss += squared_error(answer, asked.targets).item() * count
