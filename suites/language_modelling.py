@@ -70,7 +70,7 @@ SUITE = Suite(
                     feed_forward=512,
                     batch=8,
                     steps=800,
-                    learning_rate=3e-3,
+                    learning_rate=6e-3,
                 ),
             ),
             timeout_seconds=900,
