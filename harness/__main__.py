@@ -5,14 +5,11 @@ Each command imports what it needs when it runs, so that help and reading comman
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnbench.variants.errors import UserError
-
-if TYPE_CHECKING:
-    from attnbench.harness.spec import Suite
 
 DATABASE = "attnbench.db"
 INTERRUPTED = 130
@@ -94,7 +91,11 @@ def run(
 
         check_destination(report)
     options = Options(db, workers, isolate, timeout, rerun, offline)
-    code = run_suites(find_suites(), request, options, sys.argv)
+    try:
+        code = run_suites(find_suites(), request, options, sys.argv)
+    except KeyboardInterrupt:
+        typer.echo("attnbench: stopped; what has ended is stored, and the same command goes on from there", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     if report is not None:
         _write_report(db, report)
     raise typer.Exit(code)
@@ -121,8 +122,9 @@ def list_things(
 ) -> None:
     """List variants, suites, metrics, runs or data sets."""
     from attnbench.harness.listing import list_known
+    from attnbench.suites import find_suites
 
-    list_known(what, db)
+    list_known(what, db, find_suites)
 
 
 @app.command()
@@ -196,9 +198,6 @@ def main() -> None:
     except UserError as problem:
         print(f"attnbench: {type(problem).__name__}: {problem}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("attnbench: stopped; what has ended is stored, and the same command goes on from there", file=sys.stderr)  # noqa: T201
-        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ class Timed:
 def seconds(call: Callable[[], object], device: torch.device) -> float:
     """Seconds of one call. On CUDA between two events on the stream, so that waiting for the host does not count."""
     if device.type == "cuda":
+        # events belong to the current device
+        torch.cuda.set_device(device)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         torch.cuda.synchronize(device)
         begin.record()

@@ -7,90 +7,97 @@ shows, and the `SUITE` declaration itself, whose settings are part of the case.
 
 import ast
 import hashlib
-import importlib.util
-from collections.abc import Iterable
+import importlib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-PREFIX = "attnbench."
+PROJECT = "attnbench"
+# what plans, names, stores, reads or shows; data sets have a hash of their own
 UNHASHED = {
-    "attnbench.variants",
-    "attnbench.variants.errors",
-    "attnbench.variants.names",
-    "attnbench.variants.registry",
-    "attnbench.harness",
+    "attnbench.harness.data.cache",
+    "attnbench.harness.data.catalogue",
+    "attnbench.harness.data.fetch",
+    "attnbench.harness.environment",
     "attnbench.harness.errors",
     "attnbench.harness.metrics",
     "attnbench.harness.rows",
     "attnbench.harness.spec",
-    "attnbench.suites",
+    "attnbench.variants.errors",
+    "attnbench.variants.names",
+    "attnbench.variants.registry",
 }
+UNHASHED_FOLDERS = ("attnbench.harness.migrations", "attnbench.harness.store", "attnbench.reports")
 
 
 def code_hash(files: Iterable[Path]) -> str:
     """A hash of `files` and of all they import from this project: 16 hexadecimal digits."""
-    found: dict[str, Path] = {}
-    todo = {_module_of(path): path for path in files}
+    found: set[Path] = set()
+    todo = {path.resolve() for path in files}
     while todo:
-        name, path = todo.popitem()
-        if name in found:
-            continue
-        found[name] = path
-        for imported in _imports(path):
-            if imported not in found and imported not in UNHASHED and (origin := _origin(imported)):
-                todo[imported] = origin
-    # a file has the same name wherever it lies, so that the same code hashes alike on every machine
-    digests = sorted(f"{name.rsplit('.', 1)[-1]} {_digest(path)}" for name, path in found.items())
+        path = todo.pop()
+        found.add(path)
+        todo |= _imported(path) - found
+    # by the name of each file and not its folder, so that the same code hashes alike on every machine
+    digests = sorted(f"{path.stem} {_digest(path)}" for path in found)
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
-
-
-def _module_of(path: Path) -> str:
-    """A name for a file: folder and stem, so that a module found by import and by path is the same."""
-    return f"{PREFIX}{path.parent.name}.{path.stem}"
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:]
-    tree.body = [one for one in tree.body if not (isinstance(one, ast.Assign) and _is_declaration(one))]
-    return tree
-
-
-def _is_declaration(statement: ast.Assign) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == "SUITE" for target in statement.targets)
 
 
 @cache
 def _digest(path: Path) -> str:
-    return hashlib.sha256(ast.dump(_tree(path)).encode()).hexdigest()
+    return hashlib.sha256(_text(_tree(path)).encode()).hexdigest()
 
 
 @cache
-def _imports(path: Path) -> frozenset[str]:
-    """Modules of this project that the file imports, at its top or inside a function."""
-    names: set[str] = set()
-    for node in ast.walk(_tree(path)):
+def _imported(path: Path) -> frozenset[Path]:
+    """The files of this project that a file imports, at its top or inside a function."""
+    return frozenset(origin for name in _names(_tree(path)) if (origin := _origin(name)))
+
+
+def _tree(path: Path) -> ast.Module:
+    """The syntax tree of a file without docstrings and without the declaration of its suite."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = node.body[int(ast.get_docstring(node, clean=False) is not None) :]
+    tree.body = [statement for statement in tree.body if not _declares_suite(statement)]
+    return tree
+
+
+def _declares_suite(statement: ast.stmt) -> bool:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id == "SUITE" for target in targets)
+
+
+def _text(node: object) -> str:
+    """A syntax tree as text. Empty fields are left out: which of them there are differs between versions of Python."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = [f"{name}={_text(value)}" for name, value in ast.iter_fields(node) if value is not None and value != []]
+    return f"{type(node).__name__}({','.join(parts)})"
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Every name that may be a module's: `from a import b` can mean a.b or b of a."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(name for name in names if name.startswith(PREFIX))
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @cache
-def _origin(module: str) -> Path | None:
-    """The file of a module, or None where the name is no module (a function imported from one)."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
+def _origin(name: str) -> Path | None:
+    """The file of a module of this project that computes; None for all other names. Imports nothing but its package."""
+    project, *rest = name.split(".")
+    if project != PROJECT or not rest or name in UNHASHED:
         return None
-    if spec is None or spec.origin is None or spec.origin == "frozen":
+    if any(name == folder or name.startswith(f"{folder}.") for folder in UNHASHED_FOLDERS):
         return None
-    return Path(spec.origin)
+    folder, *inside = rest
+    base = Path(next(iter(importlib.import_module(f"{PROJECT}.{folder}").__path__))).joinpath(*inside)
+    module, package = base.with_name(f"{base.name}.py"), base / "__init__.py"
+    return next((path.resolve() for path in (module, package) if inside and path.is_file()), None)

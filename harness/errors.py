@@ -18,6 +18,7 @@ __all__ = [
     "Diverged",
     "UnknownData",
     "UnknownDevice",
+    "UnknownForm",
     "UnknownMetric",
     "UnknownScale",
     "UnknownSuite",
@@ -34,6 +35,10 @@ class UnknownSuite(UserError):
 
 class UnknownScale(UserError):
     """A scale that the suite does not offer."""
+
+
+class UnknownForm(UserError):
+    """A form that none of the variants asked for has."""
 
 
 class UnknownMetric(UserError):

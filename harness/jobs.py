@@ -6,6 +6,16 @@ from dataclasses import dataclass, field
 from attnbench.harness.rows import Artefact, Identity, Measurement, Series, Status
 from attnbench.harness.spec import Case
 
+# glibc returns memory to the system after each large tensor unless told to keep it, and a worker that spins while it
+# waits slows its neighbours; both are read at process start only
+ALLOCATOR = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
+    "THP_MEM_ALLOC_ENABLE": "1",
+    "OMP_WAIT_POLICY": "passive",
+}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -23,6 +33,7 @@ class Planned:
     axis: str = ""
     is_timing: bool = False
     isolates: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -52,14 +52,14 @@ class Lab:
         """Randomness for the part of this case that `parts` name: the same for every variant and form."""
         return seeds.generator(self.case.suite, self.case.point.json(), self.case.seed, *parts)
 
-    def draws(self, heads: int, key_width: int, *parts: seeds.Part) -> Tensor | None:
-        """What is random in the variant (`Variant.draws`), drawn for `parts`; None where nothing is."""
+    def draws(self, heads: int, key_width: int, *parts: seeds.Part, layer: int = 0) -> Tensor | None:
+        """What is random in the variant (`Variant.draws`), drawn for `parts` and a layer; None where nothing is."""
         random = self.mechanism().draws
         if random is None:
             return None
         if random.redraw == "never":
             parts = ("once",)
-        return random.sample(self.generator("draws", *parts), heads, key_width).to(self.device)
+        return random.sample(self.generator("draws", *parts, layer), heads, key_width).to(self.device)
 
     def record(self, name: str, value: float, samples: tuple[float, ...] = ()) -> None:
         """Keep one number. Raises UnknownMetric, and ValueError for a metric that was recorded before."""

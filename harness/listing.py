@@ -1,18 +1,22 @@
 """`attnbench ls`: what there is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from attnbench.harness.errors import UserError, did_you_mean
 
+if TYPE_CHECKING:
+    from attnbench.harness.spec import Suite
 
-def list_known(what: str, database: str) -> None:
+
+def list_known(what: str, database: str, find_suites: "Callable[[], Mapping[str, Suite]]") -> None:
     """Print a table of `what`. Raises UserError for a word that names nothing to list."""
     tables: dict[str, Callable[[], Table]] = {
         "variants": _variants,
-        "suites": _suites,
+        "suites": lambda: _suites(find_suites()),
         "metrics": _metrics,
         "runs": lambda: _runs(database),
         "data": _data,
@@ -40,11 +44,9 @@ def _variants() -> Table:
     return table
 
 
-def _suites() -> Table:
-    from attnbench.suites import find_suites
-
+def _suites(suites: "Mapping[str, Suite]") -> Table:
     table = _table("suites", "name", "question", "scales", "source")
-    for suite in find_suites().values():
+    for suite in suites.values():
         table.add_row(suite.name, suite.question, " ".join(suite.scales), suite.source)
     return table
 
@@ -66,9 +68,7 @@ def _runs(database: str) -> Table:
         for known in store.runs():
             commit = known.commit[:12] + ("+" if known.is_dirty else "")
             counts = ", ".join(f"{count} {status}" for status, count in known.attempts.items())
-            table.add_row(
-                known.id, known.state, f"{known.started_at:%Y-%m-%d %H:%M}", counts, commit, known.command
-            )
+            table.add_row(known.id, known.state, f"{known.started_at:%Y-%m-%d %H:%M}", counts, commit, known.command)
     return table
 
 

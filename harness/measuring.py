@@ -58,7 +58,7 @@ def measure(planned: Planned, suite: ModuleType, settings: Settings, report: Rep
         else:
             started = time.perf_counter()
             suite.measure(lab)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         status, reason = ending(problem)
     return _outcome(lab, status, reason, time.perf_counter() - started)
 
@@ -88,7 +88,7 @@ def measure_times(
                 endings[key] = Status.WRONG, reason
             else:
                 timed[key] = suite.prepare(lab)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             endings[key] = ending(problem)
         seconds[key] = time.perf_counter() - started
 
@@ -134,12 +134,12 @@ def measure_one_time(
                 timed.record(taken)
             else:
                 status, reason = Status.SKIPPED, "the clock was off (--benchmark-disable)"
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         status, reason = ending(problem)
     return _outcome(lab, status, reason, time.perf_counter() - started)
 
 
-def ending(problem: Exception) -> tuple[Status, str]:
+def ending(problem: BaseException) -> tuple[Status, str]:
     """The status that an exception stands for, and the reason in one line."""
     if isinstance(problem, Unsupported):
         return Status.SKIPPED, str(problem)
@@ -152,14 +152,14 @@ def ending(problem: Exception) -> tuple[Status, str]:
     return Status.ERROR, f"{type(problem).__name__}: {_first_line(problem)} ({_place(problem)})"
 
 
-def _is_out_of_memory(problem: Exception) -> bool:
+def _is_out_of_memory(problem: BaseException) -> bool:
     if isinstance(problem, MemoryError | torch.OutOfMemoryError):
         return True
     # torch's allocator for the CPU raises a plain RuntimeError, the system an OSError
     return isinstance(problem, RuntimeError | OSError) and any(text in str(problem) for text in OUT_OF_MEMORY)
 
 
-def _place(problem: Exception) -> str:
+def _place(problem: BaseException) -> str:
     """Where it was raised: the last line that is not torch's own."""
     frames = traceback.extract_tb(problem.__traceback__)
     ours = [frame for frame in frames if not Path(frame.filename).is_relative_to(TORCH)]
@@ -167,7 +167,7 @@ def _place(problem: Exception) -> str:
     return f"{Path(last.filename).name}, line {last.lineno}"
 
 
-def _first_line(problem: Exception) -> str:
+def _first_line(problem: BaseException) -> str:
     return (str(problem).strip() or "no message").splitlines()[0]
 
 

@@ -44,7 +44,18 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("training_steps", "steps", "neither", "Optimiser steps until the run stopped."),
         Metric("training_seconds", "s", "neither", "Wall time of the training loop, evaluation included."),
-        Metric("milliseconds_per_step", "ms", "lower", "Training time over training steps, evaluation excluded."),
+        Metric(
+            "milliseconds_per_step",
+            "ms",
+            "neither",
+            "Training time over training steps, evaluation excluded. Taken beside other cases: an orientation.",
+        ),
+        Metric(
+            "observed_tokens_per_second",
+            "tokens/s",
+            "neither",
+            "Training tokens over the time of the training steps. Taken beside other cases: an orientation.",
+        ),
         Metric("parameters", "parameters", "neither", "Trained parameters of the model."),
         Metric(
             "state_floats",
@@ -82,13 +93,13 @@ METRICS: dict[str, Metric] = {
             "training_tokens_per_second",
             "tokens/s",
             "higher",
-            "Tokens of one training step (forward, backward, update) over its median time.",
+            "Tokens over the median time of one attention operation, forward and backward.",
         ),
         Metric(
             "prefill_tokens_per_second",
             "tokens/s",
             "higher",
-            "Tokens of one forward pass without gradients over its median time.",
+            "Tokens over the median time of one attention operation, forward without gradients.",
         ),
         Metric(
             "decode_tokens_per_second",
@@ -100,13 +111,13 @@ METRICS: dict[str, Metric] = {
             "training_peak_bytes",
             "B",
             "lower",
-            "Largest number of bytes held by tensors in a training step, beyond what was held before it.",
+            "Largest number of bytes held by tensors in one attention operation, forward and backward, beyond what was held before it.",
         ),
         Metric(
             "prefill_peak_bytes",
             "B",
             "lower",
-            "Largest number of bytes held by tensors in a forward pass without gradients, beyond what was held before it.",
+            "Largest number of bytes held by tensors in one attention operation, forward without gradients, beyond what was held before it.",
         ),
         Metric(
             "decode_state_bytes",

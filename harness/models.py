@@ -35,7 +35,9 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Projections around a form of a variant. No bias, no scale of its own."""
+    """Projections around a form of a variant. No bias, no scale of its own. `strength` gives the logits of beta."""
+
+    strength: nn.Parameter
 
     def __init__(self, variant: Variant, form: str, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
@@ -43,8 +45,6 @@ class Attention(nn.Module):
         width = shape.width
         self.into = normal(width, 3 * width, deviation=width**-0.5, generator=generator)
         self.out = normal(width, width, deviation=(2 * width * shape.layers) ** -0.5, generator=generator)
-        if "beta" in variant.inputs:
-            self.strength = normal(width, shape.heads, deviation=width**-0.5, generator=generator)
 
     def forward(self, x: Tensor, memory: Memory | None, draws: Tensor | None) -> tuple[Tensor, Memory]:
         """x [B,T,width] -> [B,T,width], and the memory of every head after the last token."""
@@ -88,6 +88,13 @@ class Decoder(nn.Module):
         self.embedding = normal(shape.vocabulary, shape.width, deviation=shape.width**-0.5, generator=generator)
         self.blocks = nn.ModuleList(Block(variant, form, shape, generator) for _ in range(shape.layers))
         self.last_norm = nn.LayerNorm(shape.width)
+        # drawn after all that every variant has, so that those start alike
+        if "beta" in variant.inputs:
+            for block in self.blocks:
+                assert isinstance(block, Block)
+                block.attention.strength = normal(
+                    shape.width, shape.heads, deviation=shape.width**-0.5, generator=generator
+                )
 
     def forward(
         self,

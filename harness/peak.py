@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch.autograd.profiler import profile
@@ -54,6 +54,6 @@ def _quiet_profiler() -> Iterator[None]:
                     os.write(2, line)
 
 
-def tensor_bytes(tensors: dict[str, torch.Tensor]) -> int:
+def tensor_bytes(tensors: Mapping[str, torch.Tensor]) -> int:
     """Bytes of the elements of `tensors`."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -1,11 +1,20 @@
 """The plan: from what was asked for to the list of cases, every mistake found before anything is written."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from attnbench.harness.errors import BadParameter, UnknownDevice, UnknownSuite, did_you_mean
+from attnbench.harness.environment import usable_cores
+from attnbench.harness.errors import (
+    BadParameter,
+    BadVariant,
+    UnknownDevice,
+    UnknownForm,
+    UnknownScale,
+    UnknownSuite,
+    did_you_mean,
+)
 from attnbench.harness.spec import SCALES, Case, Grid, Point, Setting, Suite
 
 if TYPE_CHECKING:
@@ -13,6 +22,7 @@ if TYPE_CHECKING:
 
 READOUT = "readout"
 REFERENCE_FORM = "count"
+LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Asked:
-    """A case of the plan with its suite, its grid, and the address that its variant is found by (empty: a reference)."""
+    """A case of the plan with its suite, its grid, the address that its variant is found by (empty: a reference), and the settings
+    that were chosen by hand."""
 
     case: Case
     suite: Suite
     grid: Grid
     address: str
+    settings: str = ""
 
 
 def chosen(suites: Mapping[str, Suite], request: Request) -> list[Suite]:
@@ -60,42 +72,68 @@ def plan(suites: Mapping[str, Suite], request: Request, find: Callable[[str], "V
     `find` gives the variant for a name or an address. Raises a UserError for the first mistake.
     """
     if request.scale not in SCALES:
-        from attnbench.harness.errors import UnknownScale
-
         raise UnknownScale(f"no scale '{request.scale}'. {did_you_mean(request.scale, SCALES)}")
     check_device(request.device)
     for seed in request.seeds:
-        if seed < 0:
-            raise BadParameter(f"a seed is a whole number from 0 up, got {seed}. Use 0.")
-    named = {address: find(address) for address in request.variants}
-    asked: list[Asked] = []
+        if not 0 <= seed <= LARGEST_SEED:
+            raise BadParameter(f"a seed is a whole number from 0 to {LARGEST_SEED}, got {seed}. Use 0.")
+    named = _by_name(request.variants, find)
+    # a case that is asked for twice is one case
+    asked: dict[Case, Asked] = {}
+    variants_asked: dict[str, Variant] = {}
     settings_used: set[str] = set()
     for suite in chosen(suites, request):
-        grid = suite.grid(request.scale)
-        variants = named or {name: find(name) for name in grid.variants}
-        addresses = {variant.name: address for address, variant in variants.items()}
-        seeds = request.seeds or grid.seeds
-        for number in seeds:
-            for point, names in _by_point(
-                grid, [variant.name for variant in variants.values()], request, settings_used
-            ).items():
-                for address in names:
-                    variant = variants[addresses[address]]
-                    if "key_width" in point:
-                        variant.check(point.integer("key_width"))
-                    for form in request.forms or (preferred_form(suite, point, variant),):
-                        case = _case(suite, variant.name, form, point, number, request)
-                        asked.append(Asked(case, suite, grid, addresses[variant.name]))
-                for reference in suite.references:
-                    case = _case(suite, reference, REFERENCE_FORM, point, 0, request)
-                    if all(one.case != case for one in asked):
-                        asked.append(Asked(case, suite, grid, ""))
+        variants = named or _by_name(suite.grid(request.scale).variants, find)
+        variants_asked |= {name: variant for name, (_, variant) in variants.items()}
+        for one in _asked_of(suite, variants, request, settings_used):
+            asked.setdefault(one.case, one)
+    _check_forms(request.forms, variants_asked.values())
     if unused := sorted(set(request.settings) - settings_used):
         known = {
             name for suite in chosen(suites, request) for point in suite.grid(request.scale).points for name in point
         }
         raise BadParameter(f"no suite asked for has a setting '{unused[0]}'. {did_you_mean(unused[0], known)}")
-    return asked
+    return list(asked.values())
+
+
+def _asked_of(
+    suite: Suite, variants: "Mapping[str, tuple[str, Variant]]", request: Request, used: set[str]
+) -> Iterator[Asked]:
+    """The cases of one suite; `used` gets the settings of the request that it has."""
+    grid = suite.grid(request.scale)
+    for seed in request.seeds or grid.seeds:
+        for point, names in _by_point(grid, list(variants), request, used).items():
+            suite.check(point)
+            by_hand = ",".join(f"{name}={point[name]}" for name in request.settings if name in point)
+            for name in names:
+                address, variant = variants[name]
+                if "key_width" in point:
+                    variant.check(point.integer("key_width"))
+                for form in request.forms or (preferred_form(suite, point, variant),):
+                    yield Asked(_case(suite, name, form, point, seed, request), suite, grid, address, by_hand)
+            for reference in suite.references:
+                yield Asked(_case(suite, reference, REFERENCE_FORM, point, 0, request), suite, grid, "", by_hand)
+
+
+def _by_name(addresses: Iterable[str], find: Callable[[str], "Variant"]) -> "dict[str, tuple[str, Variant]]":
+    """Name -> address and variant. Raises BadVariant where two files use one name."""
+    found: dict[str, tuple[str, Variant]] = {}
+    for address in addresses:
+        variant = find(address)
+        before, same = found.setdefault(variant.name, (address, variant))
+        if same.origins != variant.origins:
+            raise BadVariant(f"{before} and {address} are both called '{variant.name}'. Give one of them another name.")
+    return found
+
+
+def _check_forms(forms: Iterable[str], variants: "Iterable[Variant]") -> None:
+    """Refuse a form that no variant asked for has; one that only some of them lack is skipped there. Raises UnknownForm."""
+    known: set[str] = set()
+    for variant in variants:
+        known |= {*variant.forms, *([READOUT] if variant.readout is not None else [])}
+    for form in forms:
+        if form not in known:
+            raise UnknownForm(f"none of the variants asked for has a form '{form}'. {did_you_mean(form, known)}")
 
 
 def preferred_form(suite: Suite, point: Point, variant: "Variant") -> str:
@@ -113,8 +151,8 @@ def preferred_form(suite: Suite, point: Point, variant: "Variant") -> str:
 def check_device(device: str) -> None:
     """Refuse a device that torch does not know or this machine lacks. Raises UnknownDevice."""
     kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise UnknownDevice(f"no device '{device}'. {did_you_mean(kind, ('cpu', 'cuda'))}")
+    if device not in ("cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
+        raise UnknownDevice(f"no device '{device}'. Known: cpu, and for a GPU cuda or cuda:N.")
     if kind == "cuda":
         import torch
 
@@ -124,10 +162,9 @@ def check_device(device: str) -> None:
             raise UnknownDevice(f"device '{device}' is not here: CUDA devices 0 to {torch.cuda.device_count() - 1}.")
 
 
-def default_workers(threads: int = 1) -> int:
-    """As many workers as the processors that this process may use have room for."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, processors // threads)
+def default_workers(device: str) -> int:
+    """One worker for each processor that this process may use; one on a GPU, which cases would have to share."""
+    return usable_cores() if device == "cpu" else 1
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
@@ -137,7 +174,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
         name, equals, values = text.partition("=")
         if not equals or not name or not values:
             raise BadParameter(f"a setting is NAME=VALUE[,VALUE...], as in pairs=20,40; got '{text}'.")
-        settings[name] = tuple(_value(value) for value in values.split(","))
+        settings[name] = (*settings.get(name, ()), *(_value(value) for value in values.split(",")))
     return settings
 
 
@@ -157,6 +194,8 @@ def _case(suite: Suite, variant: str, form: str, point: Point, seed: int, reques
 def _by_point(grid: Grid, variants: Sequence[str], request: Request, used: set[str]) -> dict[Point, list[str]]:
     """Point -> the variants asked at it, with the settings of the request in place of the grid's."""
     points: dict[Point, list[str]] = {}
+    if not variants:
+        points = {changed: [] for point in grid.points for changed in _changed(point, request.settings, used)}
     for variant in variants:
         for point in grid.points_of(variant):
             for changed in _changed(point, request.settings, used):
@@ -172,27 +211,30 @@ def _changed(point: Point, settings: Mapping[str, tuple[Setting, ...]], used: se
         if name not in point:
             continue
         used.add(name)
-        for value in values:
-            _check_setting(name, value, point[name])
-        points = [Point({**one, name: value}) for one in points for value in values]
+        checked = [_checked(name, value, point[name]) for value in values]
+        points = [Point({**one, name: value}) for one in points for value in checked]
     return points
 
 
-def _check_setting(name: str, value: Setting, usual: Setting) -> None:
-    """Refuse a value of another kind, and a count or length below one. Raises BadParameter."""
+def _checked(name: str, value: Setting, usual: Setting) -> Setting:
+    """The value as the setting's own kind. Raises BadParameter for another kind, and for a number that is not above 0."""
     if isinstance(usual, str) != isinstance(value, str) or (isinstance(usual, int) and not isinstance(value, int)):
         kind = "a word" if isinstance(usual, str) else "a whole number" if isinstance(usual, int) else "a number"
         raise BadParameter(f"setting {name} is {kind}, such as {usual}; got '{value}'.")
-    if isinstance(value, int | float) and value <= 0:
+    if isinstance(value, str):
+        return value
+    if not 0 < value < math.inf:
         raise BadParameter(
             f"setting {name} is a number above 0, got {value}. Use {1 if isinstance(usual, int) else usual}."
         )
+    # 1 for 1.0 would be another spelling of the same point
+    return float(value) if isinstance(usual, float) else value
 
 
 def with_timeout(grid: Grid, seconds: float | None) -> Grid:
     """The grid with another timeout for each case. Raises BadParameter."""
     if seconds is None:
         return grid
-    if seconds <= 0:
-        raise BadParameter(f"a timeout is a number of seconds above 0, got {seconds:g}.")
+    if not seconds > 0:
+        raise BadParameter(f"a timeout is a number of seconds above 0, got {seconds:g}. Use 600.")
     return replace(grid, timeout_seconds=seconds)

@@ -1,8 +1,10 @@
 """How far a run is: a bar with the time left on a terminal, plain lines in a log."""
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -12,6 +14,16 @@ from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Status
 
 COLOURS = {Status.OK: "green", Status.SKIPPED: "dim", Status.DIVERGED: "yellow"}
+
+
+class Log(Console):
+    """The console of a run. When whoever reads it hangs up, the run ends as it does after Ctrl-C."""
+
+    def on_broken_pipe(self) -> None:
+        """Let what is still to be said go nowhere, and stop."""
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
+        raise KeyboardInterrupt
 
 
 class Display:
@@ -25,7 +37,7 @@ class Display:
         self.workers = workers
         self.left = {planned.case.key(): planned for planned in todo}
         self.count = len(todo)
-        self.ended = 0
+        self.ended = self.waited_for = 0
         self.taken: dict[str, list[float]] = defaultdict(list)
         self.expected: dict[str, list[float]] = defaultdict(list)
         self.running: dict[int, tuple[str, float, str]] = {}
@@ -65,6 +77,13 @@ class Display:
     def already_done(self, planned: Planned) -> None:
         """Another run has done this case meanwhile."""
         self._over(planned)
+
+    def waiting(self, count: int) -> None:
+        """Nothing is left but so many cases that another run is at."""
+        if count != self.waited_for:
+            self.waited_for = count
+            cases = f"{count} case{'' if count == 1 else 's'}"
+            self.console.print(f"waiting for {cases} that another run is at", markup=False, highlight=False)
 
     def over(self, planned: Planned, outcome: Outcome) -> None:
         """A case has ended."""

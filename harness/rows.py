@@ -73,7 +73,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One case, tried once."""
+    """One case, tried once.
+
+    `facts` say how to ask it again where the case alone does not: `address` of a variant's file, `settings` that were
+    chosen by hand, the `door` (pytest) that it came in by.
+    """
 
     case: Case
     identity: Identity
@@ -113,3 +117,4 @@ class Row:
     testbed: str
     seconds: float
     started_at: datetime
+    facts: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -21,21 +21,14 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 
-from attnbench.harness.jobs import Began, Ended, Job, Outcome, Planned, Progressed, Settings
+from attnbench.harness.jobs import ALLOCATOR, THREADS, Began, Ended, Job, Outcome, Planned, Progressed, Settings
 from attnbench.harness.progress import Display
 from attnbench.harness.rows import Attempt, Status
 from attnbench.harness.store import Claim, Store
 
-# glibc returns memory to the system after each large tensor unless told to keep it, and a worker that spins while it
-# waits slows its neighbours; both are read at process start only
-ALLOCATOR = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
-    "THP_MEM_ALLOC_ENABLE": "1",
-    "OMP_WAIT_POLICY": "passive",
-}
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 POLL_SECONDS = 0.5
+# more than the pipe to a worker holds
+MESSAGES_AT_ONCE = 1000
 # the import of torch on a slow disk, while other workers import it too
 START_SECONDS = 180.0
 
@@ -117,6 +110,8 @@ class Runner:
                 self.leased.clear()
             while self.todo and len(self._busy()) < room:
                 self._take(self.todo.popleft())
+            if self.leased and not self._busy():
+                self.display.waiting(sum(len(job.cases) for job in self.leased))
             if self.leased or self._busy():
                 self._listen(stop)
             self._renew()
@@ -176,8 +171,10 @@ class Runner:
         nearest = min((worker.deadline for worker in busy), default=math.inf) - time.monotonic()
         wait([stop, *(worker.connection for worker in busy)], timeout=max(0.0, min(POLL_SECONDS, nearest)))
         for worker in busy:
-            # all of it: the last word of a worker may lie behind others when its time is up
-            while worker.job is not None and worker.connection.poll():
+            # all that is there: the last word of a worker may lie behind others when its time is up
+            for _ in range(MESSAGES_AT_ONCE):
+                if worker.job is None or not worker.connection.poll():
+                    break
                 try:
                     message = worker.connection.recv()
                 except (EOFError, OSError):
@@ -249,6 +246,7 @@ class Runner:
             measurements=outcome.measurements,
             series=outcome.series,
             artefacts=outcome.artefacts,
+            facts=planned.facts,
         )
         if self.store.append(self.terms.run_id, attempt, owner=self.terms.owner):
             self.endings[outcome.status] += 1
@@ -284,8 +282,9 @@ def _spawn(threads: int, settings: Settings) -> Worker:
     """A new worker process with `threads` threads, in a process group of its own: Ctrl-C is for the runner."""
     ours, theirs = Pipe()
     environment: Mapping[str, str] = {**os.environ, **settings.environment, **worker_environment(threads)}
+    # -P: a file in the working folder must not pass for a module of the same name
     process = subprocess.Popen(
-        [sys.executable, "-m", "attnbench.harness.worker", str(theirs.fileno()), str(os.getpid())],
+        [sys.executable, "-P", "-m", "attnbench.harness.worker", str(theirs.fileno()), str(os.getpid())],
         pass_fds=[theirs.fileno()],
         env=environment,
         stdin=subprocess.DEVNULL,

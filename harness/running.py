@@ -1,5 +1,7 @@
 """From a request to stored rows: plan, data, database, identity, run. Nothing is written before the plan holds."""
 
+import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,15 +12,17 @@ from attnbench.harness import environment
 from attnbench.harness.codehash import code_hash
 from attnbench.harness.data.fetch import data_hash, fetch
 from attnbench.harness.errors import BadParameter, did_you_mean
-from attnbench.harness.jobs import Planned, Settings
+from attnbench.harness.jobs import ALLOCATOR, THREADS, Planned, Settings
 from attnbench.harness.plan import Asked, Request, default_workers, plan, with_timeout
-from attnbench.harness.progress import Display
-from attnbench.harness.rows import Identity
-from attnbench.harness.runner import Runner, Terms, worker_environment
-from attnbench.harness.spec import Suite
-from attnbench.harness.store import Store
+from attnbench.harness.progress import Display, Log
+from attnbench.harness.rows import Identity, Status
+from attnbench.harness.runner import Runner, Terms
+from attnbench.harness.spec import Case, Suite
+from attnbench.harness.store import RERUNS, Store
 
-RERUNS = ("missing", "failed", "always")
+TIMING = "timing"
+# how often is timed, and with which allocator: what a time or a peak hangs on beside the suite and the variant
+MEASURING = [Path(__file__).with_name(name) for name in ("measuring.py", "jobs.py")]
 
 
 @dataclass(frozen=True)
@@ -35,88 +39,119 @@ class Options:
 
 
 def run_suites(suites: Mapping[str, Suite], request: Request, options: Options, arguments: Sequence[str]) -> int:
-    """Do what is asked and missing; the exit code: 0, or 1 if a case failed.
+    """Do what is asked and missing; the exit code: 1 if a case that was asked for failed, now or before, else 0.
 
     Raises a UserError for a mistake, before anything is written, and KeyboardInterrupt after Ctrl-C.
     """
     from attnbench.variants.registry import find
 
+    check_wishes(request, options)
+    console = Log(stderr=True)
+    asked = plan(suites, request, find)
+    planned = planned_cases(asked, options, console)
+    with Store.open(options.database, writes=True) as store:
+        this = environment.this_run(arguments, device=request.device, worker_environment=_given_to_workers(planned))
+        terms = Terms(this.id, environment.lease_owner(), options.lease_seconds, options.rerun)
+        todo = [
+            one for one in planned if not store.is_done(one.case, one.identity, rerun=options.rerun, run_id=this.id)
+        ]
+        workers = min(options.workers or default_workers(request.device), max(len(todo), 1))
+        _say(
+            console,
+            f"{_count(len(planned), 'case')}, {len(planned) - len(todo)} done before; "
+            f"{_count(workers, 'worker')} on {request.device}; database {environment.without_password(options.database)}",
+        )
+        if todo:
+            store.begin_run(this)
+            for suite in {one.suite.name: one.suite for one in asked}.values():
+                store.record_suite(suite)
+            _do(store, terms, todo, workers, console)
+        failures = _failures(store, planned)
+    if failures:
+        _say(console, f"failed: {_counts(failures)}; `--rerun failed` tries them again")
+    return 1 if failures else 0
+
+
+def planned_cases(asked: Sequence[Asked], options: Options, console: Console) -> list[Planned]:
+    """The cases with what their numbers hang on; data sets that are not in the cache are fetched. Raises a UserError."""
+    from attnbench.variants.registry import find
+
+    asked = [replace(one, grid=with_timeout(one.grid, options.timeout_seconds)) for one in asked]
+    hashes = _data_hashes(asked, options, console)
+    origins = {address: find(address).origins for address in {one.address for one in asked if one.address}}
+    return [_planned(one, origins.get(one.address, ()), hashes, options) for one in asked]
+
+
+def check_wishes(request: Request, options: Options) -> None:
+    """Refuse what makes no sense whatever the suites say. Raises BadParameter."""
     if options.rerun not in RERUNS:
         raise BadParameter(
             f"--rerun takes missing, failed or always, got '{options.rerun}'. {did_you_mean(options.rerun, RERUNS)}"
         )
     if options.workers < 0:
         raise BadParameter(f"--workers is a number from 0 up, got {options.workers}. Use 0 for one a processor.")
-    asked = plan(suites, request, find)
-    console = Console(stderr=True)
-    planned = planned_cases(asked, options, console)
-    workers = options.workers or default_workers()
-    with Store.open(options.database, writes=True) as store:
-        this = environment.this_run(arguments, device=request.device, worker_environment=worker_environment(1))
-        terms = Terms(this.id, environment.lease_owner(), options.lease_seconds, options.rerun)
-        todo = [
-            one for one in planned if not store.is_done(one.case, one.identity, rerun=options.rerun, run_id=this.id)
-        ]
-        console.print(
-            f"{len(planned)} cases, {len(planned) - len(todo)} done before; "
-            f"{min(workers, max(len(todo), 1))} worker{'s' if workers > 1 else ''} on {request.device}; database {options.database}",
-            highlight=False,
-            markup=False,
+    if TIMING in request.settings:
+        raise BadParameter(
+            f"setting {TIMING} says who held the clock, so it cannot be chosen: `attnbench run` times in interleaved "
+            "rounds, `pytest suites/` one case at a time."
         )
-        if not todo:
-            return 0
-        store.begin_run(this)
-        for suite in {one.suite.name: one.suite for one in asked}.values():
-            store.record_suite(suite)
-        return _do(store, terms, todo, workers, console)
 
 
-def planned_cases(asked: Sequence[Asked], options: Options, console: Console) -> list[Planned]:
-    """The cases with what their numbers hang on; data sets that are not in the cache are fetched. Raises a UserError."""
-    asked = [replace(one, grid=with_timeout(one.grid, options.timeout_seconds)) for one in asked]
-    hashes = _data_hashes(asked, options, console)
-    return [_planned(one, hashes, options) for one in asked]
+def _given_to_workers(planned: Sequence[Planned]) -> dict[str, str]:
+    """The environment variables that the workers get, which have as many threads as the case they are at."""
+    threads = " or ".join(str(number) for number in sorted({one.case.threads for one in planned}))
+    return {**ALLOCATOR, **dict.fromkeys(THREADS, threads)}
 
 
-def _do(store: Store, terms: Terms, todo: Sequence[Planned], workers: int, console: Console) -> int:
+def _do(store: Store, terms: Terms, todo: Sequence[Planned], workers: int, console: Console) -> None:
     """Run the cases under the terms and close the run as what it became."""
-    state = "interrupted"
+    state = "failed"
     try:
         with Display(console, todo, workers) as display:
             endings = Runner(store, terms, Settings(), workers, display).run(todo)
-        state = "failed" if any(status.is_failure for status in endings) else "finished"
+        if not any(status.is_failure for status in endings):
+            state = "finished"
     except KeyboardInterrupt:
-        raise
-    except BaseException:
-        state = "failed"
+        state = "interrupted"
         raise
     finally:
         store.end_run(terms.run_id, state)
-    console.print(
-        "ended: " + ", ".join(f"{count} {status.value}" for status, count in sorted(endings.items())), highlight=False
-    )
-    return 1 if state == "failed" else 0
+    _say(console, f"ended: {_counts(endings)}")
+
+
+def _failures(store: Store, planned: Sequence[Planned]) -> Counter[Status]:
+    """How those of the cases ended that failed, whichever run did them."""
+    identities = {one.case: one.identity for one in planned}
+    ended: dict[Case, Status] = {}
+    for row in store.rows(suites={case.suite for case in identities}, scales={case.scale for case in identities}):
+        case = Case(row.suite, row.variant, row.form, row.point, row.seed, row.scale, row.device, row.threads)
+        if identities.get(case) == Identity(row.code_hash, row.data_hash, row.testbed) and row.status.is_failure:
+            ended[case] = row.status
+    return Counter(ended.values())
 
 
 def _data_hashes(asked: Sequence[Asked], options: Options, console: Console) -> dict[str, str]:
     """Data set -> hash, each fetched if it is not in the cache."""
     names = sorted({name for one in asked for name in one.suite.data(one.case.point)})
     for name in names:
-        fetch(name, offline=options.offline, report=lambda text: console.print(text, highlight=False, markup=False))
+        fetch(name, offline=options.offline, report=lambda text: _say(console, text))
     return {name: data_hash(name) for name in names}
 
 
-def _planned(asked: Asked, hashes: Mapping[str, str], options: Options) -> Planned:
-    from attnbench.variants.registry import find
-
+def _planned(asked: Asked, origins: Sequence[Path], hashes: Mapping[str, str], options: Options) -> Planned:
     case, suite = asked.case, asked.suite
-    origins = find(asked.address).origins if asked.address else ()
     data = ",".join(f"{name}:{hashes[name][:16]}" for name in suite.data(case.point))
+    if suite.data_hash is not None:
+        data = suite.data_hash(case.point, hashes)
     on_a_clock = suite.is_timing or suite.isolates
+    files = [Path(str(importlib.import_module(suite.module).__file__)), *origins]
+    if on_a_clock:
+        files += MEASURING
+    facts = {"address": asked.address if ".py" in asked.address else "", "settings": _without_timing(asked.settings)}
     return Planned(
         case=case,
         identity=Identity(
-            code_hash=_hash(suite.module, origins),
+            code_hash=code_hash(files),
             data_hash=data or "generated",
             testbed=environment.hardware(case.device) if on_a_clock else "",
         ),
@@ -127,10 +162,22 @@ def _planned(asked: Asked, hashes: Mapping[str, str], options: Options) -> Plann
         axis=suite.axis,
         is_timing=suite.is_timing,
         isolates=suite.isolates or (options.isolates and not suite.is_timing),
+        facts={name: fact for name, fact in facts.items() if fact},
     )
 
 
-def _hash(module: str, origins: tuple[Path, ...]) -> str:
-    import importlib
+def _without_timing(settings: str) -> str:
+    """The settings chosen by hand, less the one that says who held the clock."""
+    return ",".join(one for one in settings.split(",") if not one.startswith(f"{TIMING}="))
 
-    return code_hash((Path(str(importlib.import_module(module).__file__)), *origins))
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _counts(endings: Mapping[Status, int]) -> str:
+    return ", ".join(f"{count} {status.value}" for status, count in sorted(endings.items()))

@@ -130,13 +130,18 @@ def _no_data(point: Point) -> tuple[str, ...]:
     return ()
 
 
+def _no_limits(point: Point) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Suite:
     """One question, and the grids it is asked on.
 
     `axis` is the point setting that figures run along; the first of `metrics` is the headline. `forms` is the order in
     which a form is chosen for a variant when nobody names one, `forms_for` that order where it hangs on the point. `references` are rows that are not variants (an n-gram
-    floor). `data` names the data sets that a point needs. A suite with `is_timing` is measured alone on its device, in
+    floor). `data` names the data sets that a point needs, `data_hash(point, hashes)` what is made of them
+    where that is more than their text. `check` raises BadParameter for settings that do not go together. A suite with `is_timing` is measured alone on its device, in
     interleaved rounds over the variants of a point; one that `isolates` gives each case a fresh process.
     """
 
@@ -151,6 +156,8 @@ class Suite:
     forms: tuple[str, ...]
     references: tuple[str, ...] = ()
     data: Callable[[Point], tuple[str, ...]] = _no_data
+    data_hash: Callable[[Point, Mapping[str, str]], str] | None = None
+    check: Callable[[Point], None] = _no_limits
     forms_for: Callable[[Point], tuple[str, ...]] | None = None
     threads: int = 1
     is_timing: bool = False

@@ -234,15 +234,17 @@ def command_of(row: Row, varying: Iterable[str] = ()) -> str:
 
     `varying` are settings that tell cases of one variant apart (the phase of a timing): they are named too.
     """
-    words = ["attnbench", "run", row.suite]
+    is_pytest = row.facts.get("door") == "pytest"
+    words = ["pytest", f"suites/{row.suite}.py"] if is_pytest else ["attnbench", "run", row.suite]
     if row.form != FLOOR_FORM:
-        words += ["--variant", row.variant, "--form", row.form]
+        words += ["--variant", row.facts.get("address", row.variant), "--form", row.form]
     words += ["--scale", row.scale, "--seed", str(row.seed)]
     if row.device != "cpu":
         words += ["--device", row.device]
-    for name in varying:
-        if name in row.point:
-            words += ["--set", f"{name}={row.point[name]}"]
+    by_hand = dict(one.split("=", 1) for one in row.facts.get("settings", "").split(",") if one)
+    telling = {name: str(row.point[name]) for name in varying if name in row.point and name != "timing"}
+    for name, value in {**telling, **by_hand}.items():
+        words += ["--set", f"{name}={value}"]
     return shlex.join(words)
 
 

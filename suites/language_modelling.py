@@ -13,9 +13,10 @@ import math
 import torch
 from torch import Tensor
 
-from attnbench.harness.data.corpus import END_OF_LINE, Corpus, Split, corpus
+from attnbench.harness.data.corpus import END_OF_LINE, Corpus, Split, corpus, corpus_hash
 from attnbench.harness.data.fetch import load
 from attnbench.harness.data.ngrams import bigram_nll, unigram_nll
+from attnbench.harness.errors import BadParameter
 from attnbench.harness.lab import Lab
 from attnbench.harness.models import Decoder, Shape, count_parameters
 from attnbench.harness.spec import Grid, Point, Suite
@@ -24,6 +25,27 @@ from attnbench.harness.training import Stopping, train
 FLOORS = {"unigram": unigram_nll, "bigram": bigram_nll}
 WARM_UP_SHARE = 0.05
 WINDOWS_AT_ONCE = 16
+SMALLEST_VOCABULARY = 400
+
+
+def check(point: Point) -> None:
+    """Refuse settings that do not go together. Raises BadParameter."""
+    width, heads, key_width = (point.integer(name) for name in ("width", "heads", "key_width"))
+    if width != heads * key_width:
+        raise BadParameter(
+            f"width is heads times key_width, here {heads} x {key_width} = {heads * key_width}, got {width}."
+        )
+    context, stride = point.integer("context"), point.integer("stride")
+    if stride > context:
+        raise BadParameter(
+            f"stride is at most the context of {context} tokens, or tokens would not be scored; got {stride}."
+        )
+    if point.integer("vocabulary") < SMALLEST_VOCABULARY:
+        raise BadParameter(
+            f"a vocabulary has room for every byte and character, so at least {SMALLEST_VOCABULARY}; "
+            f"got {point.integer('vocabulary')}."
+        )
+
 
 SUITE = Suite(
     name="language_modelling",
@@ -32,7 +54,7 @@ SUITE = Suite(
     source="arXiv:2102.11174, section 6.3",
     module=__name__,
     axis="context",
-    metrics=("word_perplexity", "bits_per_byte", "token_perplexity", "parameters", "training_tokens_per_second"),
+    metrics=("word_perplexity", "bits_per_byte", "token_perplexity", "parameters", "observed_tokens_per_second"),
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta"),
@@ -56,7 +78,7 @@ SUITE = Suite(
             seconds_per_case=2,
         ),
         "quick": Grid(
-            variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
+            variants=("softmax", "linear", "performer-m16", "dpfp-nu1", "delta"),
             points=(
                 Point(
                     data="web-bible",
@@ -80,6 +102,8 @@ SUITE = Suite(
     forms=("sdpa", "chunkwise", "parallel", "recurrent"),
     references=tuple(FLOORS),
     data=lambda point: (point.text("data"),),
+    data_hash=lambda point, hashes: corpus_hash(hashes[point.text("data")], vocabulary=point.integer("vocabulary")),
+    check=check,
 )
 
 
@@ -116,7 +140,7 @@ def _measure_model(lab: Lab, text: Corpus) -> None:
     scored: dict[str, float] = {}
 
     def draws(*parts: str | int) -> list[Tensor | None]:
-        return [lab.draws(shape.heads, shape.head_width, *parts, layer) for layer in range(shape.layers)]
+        return [lab.draws(shape.heads, shape.head_width, *parts, layer=layer) for layer in range(shape.layers)]
 
     def loss_of_step(step: int) -> Tensor:
         starts = torch.randint(len(stream) - context, (batch,), generator=order)
@@ -138,7 +162,7 @@ def _measure_model(lab: Lab, text: Corpus) -> None:
     )
     _record(lab, scored["nll"], text.validation)
     lab.record("parameters", count_parameters(model))
-    lab.record("training_tokens_per_second", steps * batch * context / training.training_seconds)
+    lab.record("observed_tokens_per_second", steps * batch * context / training.training_seconds)
     lab.record("training_steps", steps)
     tail = training.training_losses[-max(1, steps // 10) :]
     lab.record("training_loss", sum(tail) / len(tail))
@@ -157,6 +181,7 @@ def total_nll(model: Decoder, split: Split, context: int, stride: int, draws: li
     stream = torch.cat([torch.tensor([END_OF_LINE]), torch.from_numpy(split.stream.copy()).long()])
     count = len(stream) - 1
     context = min(context, count)
+    stride = min(stride, context)
     # window -> (where it starts, from which position on it counts)
     windows = [(0, 0)]
     scored = context

@@ -9,7 +9,7 @@ Source: arXiv:2102.11174, section 6.3, gives gigabytes of whole models.
 from attnbench.harness.lab import Lab
 from attnbench.harness.peak import peak_bytes, tensor_bytes
 from attnbench.harness.spec import Grid, Point, Suite
-from attnbench.suites.tasks.operation import PHASES, forms_of, operation
+from attnbench.suites.tasks.operation import FORMS, PHASES, check, forms_of, operation
 
 METRICS = {"training": "training_peak_bytes", "prefill": "prefill_peak_bytes", "decoding": "decode_state_bytes"}
 
@@ -39,12 +39,13 @@ SUITE = Suite(
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
-            points=_points(256, 2048, batch=1, heads=4, key_width=64),
+            points=_points(256, 4096, batch=1, heads=4, key_width=64),
             timeout_seconds=120,
             seconds_per_case=3,
         ),
     },
-    forms=("sdpa", "chunkwise", "parallel", "recurrent"),
+    forms=FORMS,
+    check=check,
     forms_for=lambda point: forms_of(point.text("phase")),
     isolates=True,
 )
@@ -55,7 +56,8 @@ def measure(lab: Lab) -> None:
     phase = lab.case.point.text("phase")
     ready = operation(lab)
     if phase == "decoding":
-        lab.record(METRICS[phase], tensor_bytes(dict(ready.memory)))
+        assert ready.memory is not None
+        lab.record(METRICS[phase], tensor_bytes(ready.memory))
         return
     ready.call()
     lab.record(METRICS[phase], peak_bytes(ready.call, lab.device))

@@ -5,9 +5,11 @@ points say `timing=benchmark`, so that they are never mixed with the interleaved
 """
 
 import importlib
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,14 @@ from attnbench.harness.jobs import Outcome, Planned, Settings
 from attnbench.harness.plan import Request, parse_settings, plan
 from attnbench.harness.progress import Display
 from attnbench.harness.rows import Attempt, Status
-from attnbench.harness.running import Options, planned_cases
 from attnbench.harness.runner import Runner, Terms, worker_environment
+from attnbench.harness.running import TIMING, Options, check_wishes, planned_cases
+from attnbench.harness.spec import Suite
 from attnbench.harness.store import Claim, Store
 from attnbench.suites import find_suites
+
+FOUND = pytest.StashKey[dict[str, Suite]]()
+PLANNED = pytest.StashKey[dict[str, list[Planned]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,35 +50,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     group.addoption(
-        "--db", default="attnbench.db", help="path of an SQLite file, or a database URL (default: attnbench.db)"
+        "--db",
+        default=os.environ.get("ATTNBENCH_DB", "attnbench.db"),
+        help="path of an SQLite file, or a database URL (default: what ATTNBENCH_DB says, else attnbench.db)",
     )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """A suite's file becomes the module of its cases."""
-    if (
-        file_path.suffix != ".py"
-        or file_path.parent != Path(__file__).parent.resolve()
-        and file_path.parent.name != "suites"
-    ):
+    if file_path.suffix != ".py" or file_path.parent.name != "suites":
         return None
-    suites = {suite.module.rsplit(".", 1)[-1]: suite for suite in find_suites().values()}
-    if file_path.stem not in suites:
+    suites = {suite.module: suite for suite in find_suites().values()}
+    suite = suites.get(f"attnbench.suites.{file_path.stem}")
+    if suite is None:
         return None
+    parent.config.stash.setdefault(FOUND, {})[suite.name] = suite
     module: SuiteModule = SuiteModule.from_parent(parent, path=file_path)
-    module.suite = suites[file_path.stem]
+    module.suite = suite
     return module
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Plan all suites that were found, before the first of them is looked into: a mistake is one usage error."""
+    if isinstance(collector, SuiteModule):
+        stash = collector.config.stash
+        if PLANNED not in stash:
+            stash[PLANNED] = _planned(collector.config, stash[FOUND])
 
 
 class SuiteModule(pytest.Module):
     """The cases of one suite as the items of a module that has no file of tests."""
 
-    suite: Any
+    suite: Suite
 
     def _getobj(self) -> types.ModuleType:
-        """A module with one test function, run once a case."""
+        """A module with one test function, run once a case; an empty one where the suite lacks the scale."""
         module = types.ModuleType(self.suite.module)
-        module.cases = _planned(self.config, self.suite.name)  # type: ignore[attr-defined]
+        module.cases = self.config.stash[PLANNED][self.suite.name]  # type: ignore[attr-defined]
+        if not module.cases:
+            return module
         body = _time_case if self.suite.is_timing else _run_case
         test = types.FunctionType(body.__code__, body.__globals__, f"test_{self.suite.name}")
         test.__doc__ = self.suite.question
@@ -93,8 +109,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def recorder(request: pytest.FixtureRequest) -> Iterator["Recorder"]:
     """The run that every item of this session belongs to."""
     device = request.config.getoption("--device")
+    planned = [one for cases in request.config.stash[PLANNED].values() for one in cases]
+    # cases that are not isolated run in this process, with its own environment
+    given = worker_environment(1) if all(one.isolates for one in planned) else {}
     with Store.open(request.config.getoption("--db"), writes=True) as store:
-        this = environment.this_run(sys.argv, device=device, worker_environment=worker_environment(1))
+        this = environment.this_run(sys.argv, device=device, worker_environment=given)
         store.begin_run(this)
         recorder = Recorder(store, Terms(this.id, environment.lease_owner(), rerun="always"))
         state = "interrupted"
@@ -138,6 +157,7 @@ class Recorder:
             measurements=outcome.measurements,
             series=outcome.series,
             artefacts=outcome.artefacts,
+            facts={**planned.facts, "door": "pytest"},
         )
         self.store.append(self.terms.run_id, attempt, owner=self.terms.owner)
         self.tell(outcome)
@@ -157,7 +177,9 @@ def _run_case(planned: Planned, recorder: Recorder) -> None:
     if planned.isolates:
         display = Display(Console(quiet=True), [planned], 1)
         endings = Runner(recorder.store, recorder.terms, Settings(), 1, display).run([planned])
-        recorder.tell(Outcome(next(iter(endings)), "see `attnbench show`"))
+        # none where another run did the case meanwhile
+        for status in endings:
+            recorder.tell(Outcome(status, "its reason is in the database: see `attnbench show`"))
         return
     recorder.claim(planned)
     recorder.end(planned, measure(planned, importlib.import_module(planned.module), Settings()))
@@ -188,27 +210,29 @@ def _on_the_device_clock(test: types.FunctionType, device: str) -> Any:
     return pytest.mark.benchmark(timer=now(torch.device(device)))(test)
 
 
-def _planned(config: pytest.Config, suite: str) -> list[Planned]:
-    """The cases of a suite for this session's options; a mistake in them ends the session as one message."""
+def _planned(config: pytest.Config, suites: dict[str, Suite]) -> dict[str, list[Planned]]:
+    """The cases of each suite for this session's options; none where it lacks the scale. Raises pytest.UsageError."""
     from attnbench.variants.registry import find
 
-    suites = find_suites()
+    cases: dict[str, list[Planned]] = {name: [] for name in suites}
     try:
-        settings = parse_settings(config.getoption("settings"))
-        if suites[suite].is_timing:
-            settings["timing"] = ("benchmark",)
         request = Request(
-            suites=(suite,),
             variants=tuple(config.getoption("--variant")),
             forms=tuple(config.getoption("--form")),
             scale=config.getoption("--scale"),
             seeds=tuple(config.getoption("--seed")),
             device=config.getoption("--device"),
-            settings=settings,
+            settings=parse_settings(config.getoption("settings")),
         )
-        return planned_cases(plan(suites, request, find), Options(config.getoption("--db")), Console(stderr=True))
+        options = Options(config.getoption("--db"))
+        check_wishes(request, options)
+        if any(suite.is_timing and request.scale in suite.scales for suite in suites.values()):
+            request = replace(request, settings={**request.settings, TIMING: ("benchmark",)})
+        for one in planned_cases(plan(suites, request, find), options, Console(stderr=True)):
+            cases[one.case.suite].append(one)
     except UserError as problem:
         raise pytest.UsageError(f"{type(problem).__name__}: {problem}") from problem
+    return cases
 
 
 def _label(planned: Planned) -> str:

@@ -38,7 +38,7 @@ SUITE = Suite(
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64+delta", "dpfp-nu1", "dpfp-nu1+delta", "delta"),
-            points=_points(20, max_steps=3000, patience=10),
+            points=_points(20, max_steps=3000, patience=9),
             timeout_seconds=300,
             seconds_per_case=10,
         ),

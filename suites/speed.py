@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from attnbench.harness.clock import Timed
 from attnbench.harness.lab import Lab
 from attnbench.harness.spec import Grid, Point, Suite
-from attnbench.suites.tasks.operation import PHASES, forms_of, operation
+from attnbench.suites.tasks.operation import FORMS, PHASES, check, forms_of, operation
 
 METRICS = {
     "training": "training_tokens_per_second",
@@ -46,12 +46,13 @@ SUITE = Suite(
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
-            points=_points(256, 1024, 2048, batch=1, heads=4, key_width=64),
+            points=_points(256, 1024, 4096, batch=1, heads=4, key_width=64),
             timeout_seconds=120,
             seconds_per_case=1.5,
         ),
     },
-    forms=("sdpa", "chunkwise", "parallel", "recurrent"),
+    forms=FORMS,
+    check=check,
     forms_for=lambda point: forms_of(point.text("phase")),
     threads=2,
     is_timing=True,

@@ -6,7 +6,7 @@ State, features and normalisers are float32 under bfloat16 inputs; what is read 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from attnbench.variants.contract import (
     Composition,
     Draws,
     FeatureMap,
-    Form,
     Memory,
     Normalisation,
     RuleForm,
@@ -77,7 +76,9 @@ def check(parts: Parts) -> None:
         raise BadParameter(f"features can be divided by one size only, got {both}.")
     if parts.has_level and not (rule.accepts_decay and parts.attention):
         raise BadParameter(
-            f"+scaled moves the scale of the features, so the {rule.name} rule needs a normalisation that removes it; got none."
+            f"+scaled moves the scale of the features, which the {rule.name} rule cannot follow without a division of features."
+            if not rule.accepts_decay
+            else f"+scaled moves the scale of the features, so the {rule.name} rule needs a normalisation that removes it; got none."
         )
     feature_map.check(0, parts.numbers)
 
@@ -87,10 +88,7 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
     check(parts)
     rule, feature_map = parts.write_rule, parts.feature_map
     is_random = feature_map.sample is not None
-    forms = {
-        form: Form(_whole(call, parts), cost=cost, tokens=1 if form == "step" else 0)
-        for form, (call, cost) in rule.forms.items()
-    }
+    forms = {name: replace(form, call=_whole(form.call, parts)) for name, form in rule.forms.items()}
     return Variant(
         name=name,
         formula=formula or f"{rule.formula}; {feature_map.formula}",

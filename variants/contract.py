@@ -142,10 +142,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Letter:
-    """One number in a feature map's name, such as the `m` of `performer-m64`. `limit(K)` is its largest value, 0 for none."""
+    """One number in a feature map's name, such as the `m` of `performer-m64`.
+
+    `limit(K)` is its largest value, 0 for none, and `reason` says why; `example` stands in hints.
+    """
 
     name: str
     meaning: str
+    example: int = 1
     limit: Callable[[int], int] = lambda key_width: 0
     reason: str = ""
 
@@ -206,7 +210,7 @@ class Normalisation:
     needs_nonnegative: bool = True
 
 
-# A form of a write rule, on features: call(q, k, v, beta, memory, *, decay, attention, options) -> (values, memory), with
+# What a form of a write rule calls, on features: call(q, k, v, beta, memory, *, decay, attention, options) -> (values, memory), with
 # q, k [B,T,H,D]; decay [B,T,H] is the logarithm of a factor on the memory before each write, or None
 RuleForm = Callable[..., tuple[Tensor, Memory]]
 
@@ -216,7 +220,8 @@ class WriteRule:
     """How a key and a value change the memory, and how it is read.
 
     `bare` is the feature map that the rule's own name stands for (`delta` is elu1 with the delta rule). `normalisations`
-    are the default ones. `forms` gives each form as (function on features, cost class). `state_floats(D, V, T, attention)`.
+    are the default ones, `allows` all that it can take. Each of `forms` calls a RuleForm; composing it with a feature map
+    keeps the devices and dtypes that it declares. `whole_forms` work on raw queries and keys. `state_floats(D, V, T, attention)`.
     `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule.
     """
 
@@ -225,7 +230,7 @@ class WriteRule:
     source: str
     bare: str
     inputs: tuple[str, ...]
-    forms: Mapping[str, tuple[RuleForm, Cost]]
+    forms: Mapping[str, Form]
     state_floats: Callable[[int, int, int, bool], int]
     normalisations: tuple[str, ...] = ()
     allows: tuple[str, ...] = ()

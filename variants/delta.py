@@ -18,7 +18,7 @@ Source: arXiv:2102.11174, section 4.2; the chunkwise form: arXiv:2406.06484.
 import torch
 from torch import Tensor
 
-from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.contract import EPSILON, Form, Memory, WriteRule
 from attnbench.variants.shapes import by_chunk, carried, start
 
 
@@ -128,7 +128,7 @@ def readout(
     written = _strengths(beta, k).transpose(1, 2).unsqueeze(-1)
     earlier = (keys @ keys.mT).tril(-1)
     removed = written / (earlier.sum(-1, keepdim=True) + EPSILON) if attention else written
-    scores = torch.einsum("b t h d, b n h d -> b h t n", k, q) if kernel is None else kernel.permute(0, 2, 3, 1)
+    scores = torch.einsum("b t h d, b n h d -> b h t n", k, q)
     system = (removed * earlier).mT
     weights = written * torch.linalg.solve_triangular(system, scores, upper=True, unitriangular=True)
     if attention:
@@ -148,10 +148,10 @@ WRITE_RULE = WriteRule(
     bare="elu1",
     inputs=("q", "k", "v", "beta"),
     forms={
-        "chunkwise": (chunkwise, "linear"),
-        "parallel": (parallel, "quadratic"),
-        "recurrent": (recurrent, "linear"),
-        "step": (step, "linear"),
+        "chunkwise": Form(chunkwise),
+        "parallel": Form(parallel, cost="quadratic"),
+        "recurrent": Form(recurrent),
+        "step": Form(step, tokens=1),
     },
     state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
     normalisations=("sum",),

@@ -51,6 +51,6 @@ FEATURE_MAP = FeatureMap(
     features=features,
     width=lambda K, nu: 2 * K * nu,
     is_nonnegative=True,
-    letters=(Letter("nu", "products per component", lambda K: K - 1, "beyond K - 1 its features repeat"),),
+    letters=(Letter("nu", "products per component", limit=lambda K: K - 1, reason="beyond K - 1 its features repeat"),),
     kernel=kernel,
 )

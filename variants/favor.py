@@ -55,7 +55,7 @@ FEATURE_MAP = FeatureMap(
     features=features,
     width=lambda K, m: 2 * m,
     is_nonnegative=True,
-    letters=(Letter("m", "random directions"),),
+    letters=(Letter("m", "random directions", example=64),),
     sample=sample,
     log_features=log_features,
     options=("scaled", "fixeddraws"),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from attnbench.variants.contract import Memory, WriteRule
+from attnbench.variants.contract import Form, Memory, WriteRule
 from attnbench.variants.shapes import start
 
 
@@ -48,7 +48,7 @@ WRITE_RULE = WriteRule(
     source="arXiv:2011.07831, section 3",
     bare="tanh",
     inputs=("q", "k", "v", "beta"),
-    forms={"recurrent": (recurrent, "linear"), "step": (recurrent, "linear")},
+    forms={"recurrent": Form(recurrent), "step": Form(recurrent, tokens=1)},
     state_floats=lambda D, V, T, attention: V * D,
     allows=("sum", "l2"),
     options=("fixedbeta", "noreadoutnorm"),

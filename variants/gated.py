@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnbench.variants import sum as sum_rule
-from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.contract import EPSILON, Form, Memory, WriteRule
 from attnbench.variants.shapes import carried, start
 
 
@@ -118,10 +118,10 @@ WRITE_RULE = WriteRule(
     bare="elu1",
     inputs=("q", "k", "v", "beta"),
     forms={
-        "chunkwise": (chunkwise, "linear"),
-        "parallel": (parallel, "quadratic"),
-        "recurrent": (recurrent, "linear"),
-        "step": (step, "linear"),
+        "chunkwise": Form(chunkwise),
+        "parallel": Form(parallel, cost="quadratic"),
+        "recurrent": Form(recurrent),
+        "step": Form(step, tokens=1),
     },
     state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
     normalisations=("attention",),

@@ -102,9 +102,9 @@ def _read(name: str, vocabulary: Vocabulary, others: Iterable[str]) -> Compositi
 
 
 def _example(base: str, vocabulary: Vocabulary) -> str:
-    """A base with the smallest numbers it takes: `dpfp-nu1`."""
+    """A base with numbers that it takes: `dpfp-nu1`."""
     feature_map = vocabulary.feature_maps[vocabulary.bases()[base][0]]
-    return base + "".join(f"-{letter.name}{64 if letter.name == 'm' else 1}" for letter in feature_map.letters)
+    return base + "".join(f"-{letter.name}{letter.example}" for letter in feature_map.letters)
 
 
 def _numbers(name: str, pieces: list[str], feature_map: FeatureMap) -> tuple[tuple[str, int], ...]:
@@ -118,9 +118,8 @@ def _numbers(name: str, pieces: list[str], feature_map: FeatureMap) -> tuple[tup
         found[match[1]] = int(match[2])
     for letter in feature_map.letters:
         if letter.name not in found:
-            example = 64 if letter.name == "m" else 1
             raise BadParameter(
-                f"'{name}' needs {letter.name} ({letter.meaning}). Did you mean '{feature_map.base}-{letter.name}{example}'?"
+                f"'{name}' needs {letter.name} ({letter.meaning}). Did you mean '{feature_map.base}-{letter.name}{letter.example}'?"
             )
     feature_map.check(0, found)
     return tuple((letter.name, found[letter.name]) for letter in feature_map.letters)
@@ -163,6 +162,8 @@ def _modified(name: str, composition: Composition, modifiers: list[str], vocabul
     kept = set(rule.normalisations) - dropped
     if added & divides:
         kept -= divides
-    if len(both := sorted((kept | added) & divides)) > 1:
-        raise BadParameter(f"'{name}' divides the features twice, by {' and '.join(both)} normalisation; one is enough.")
+    if len(twice := sorted((kept | added) & divides)) > 1:
+        raise BadParameter(
+            f"'{name}' divides the features twice, by {' and '.join(twice)} normalisation; one is enough."
+        )
     return replace(composition, normalisations=frozenset(kept | added), options=frozenset(options))

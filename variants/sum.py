@@ -11,7 +11,7 @@ Source: arXiv:2006.16236; arXiv:2102.11174, section 3.2.
 import torch
 from torch import Tensor
 
-from attnbench.variants.contract import EPSILON, Memory, WriteRule
+from attnbench.variants.contract import EPSILON, Form, Memory, WriteRule
 from attnbench.variants.shapes import by_chunk, carried, causal_decay, start
 
 
@@ -133,10 +133,10 @@ WRITE_RULE = WriteRule(
     bare="",
     inputs=("q", "k", "v"),
     forms={
-        "chunkwise": (chunkwise, "linear"),
-        "parallel": (parallel, "quadratic"),
-        "recurrent": (recurrent, "linear"),
-        "step": (step, "linear"),
+        "chunkwise": Form(chunkwise),
+        "parallel": Form(parallel, cost="quadratic"),
+        "recurrent": Form(recurrent),
+        "step": Form(step, tokens=1),
     },
     state_floats=lambda D, V, T, attention: V * D + (D if attention else 0),
     normalisations=("attention",),

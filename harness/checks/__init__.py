@@ -113,8 +113,17 @@ CHECKS: Mapping[str, Check] = {
     "draws": Check("what is random is determined by the generator", claims.draws, _has_draws, is_of_variant=True),
 }
 
-# What a form must pass before its speed is measured.
-QUICK = ("shapes", "equals_recurrent", "step_equals_full", "causality", "split_and_resume")
+# What a form must pass before it is measured.
+QUICK = (
+    "shapes",
+    "equals_recurrent",
+    "gradient",
+    "step_equals_full",
+    "causality",
+    "split_and_resume",
+    "state_size",
+    "independence",
+)
 
 # characters; the errors of compilers run over pages
 LONGEST_DETAIL = 600

@@ -33,13 +33,15 @@ def is_done(connection: Connection, case: Case, identity: Identity, *, run_id: s
     """Whether an attempt makes another one needless: see `Store.claim`."""
     if rerun not in RERUNS:
         raise ValueError(f"rerun must be one of {', '.join(RERUNS)}, got {rerun!r}")
-    counts: ColumnElement[bool] = attempt.c.status.in_(FINAL)
-    if rerun == "failed":
-        counts &= attempt.c.status.not_in(_FAILURES) | (attempt.c.run_id == run_id)
-    elif rerun == "always":
-        counts &= attempt.c.run_id == run_id
-    found = select(attempt.c.id).where(same_case(case, identity), counts).limit(1)
-    return connection.execute(found).first() is not None
+    final = same_case(case, identity) & attempt.c.status.in_(FINAL)
+    newest = select(attempt.c.status, attempt.c.run_id).where(final)
+    newest = newest.order_by(attempt.c.started_at.desc(), attempt.c.id.desc()).limit(1)
+    if rerun == "always":
+        newest = newest.where(attempt.c.run_id == run_id)
+    found = connection.execute(newest).first()
+    if found is None:
+        return False
+    return rerun != "failed" or found.status not in _FAILURES or found.run_id == run_id
 
 
 def same_case(case: Case, identity: Identity) -> ColumnElement[bool]:

@@ -94,7 +94,8 @@ _NOTHING_MEASURED: list[list[Any]] = [["", "", "", None, ()]]
 def _latest(wanted: Sequence[ColumnElement[bool]]) -> Select[Any]:
     """The newest attempt of each case; one that was interrupted only where there is no other."""
     rank = func.row_number().over(
-        partition_by=attempt.c.case_key,
+        # the same case on another machine, or on other data, is another number
+        partition_by=(attempt.c.case_key, attempt.c.testbed, attempt.c.data_hash),
         order_by=(
             case((attempt.c.status == Status.INTERRUPTED.value, 1), else_=0),
             attempt.c.started_at.desc(),

@@ -46,8 +46,8 @@ class Retrieval(nn.Module):
         self.variant = variant
         self.symbols = symbols
         embedding_width = int(2.2 * symbols)
-        # the released code: Xavier for softmax attention, which has no feature map, and 1/sqrt(key width) for all others
-        is_xavier = variant.feature_width is None
+        # the released code: Xavier for softmax attention, whose memory grows, and 1/sqrt(key width) for all others
+        is_xavier = variant.state_floats(key_width, symbols, 2) > variant.state_floats(key_width, symbols, 1)
         bound = key_width**-0.5
 
         def uniform(*shape: int, limit: float) -> nn.Parameter:

@@ -10,25 +10,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnbench.harness.errors import Unsupported
+from attnbench.harness.errors import BadParameter, Unsupported, did_you_mean
 from attnbench.harness.lab import Lab
+from attnbench.harness.spec import Point
 from attnbench.variants.contract import Memory
 
 PHASES = ("training", "prefill", "decoding")
+FORMS = ("sdpa", "chunkwise", "parallel", "recurrent")
 DECODED_TOKENS = 16
 
 
 @dataclass
 class Operation:
-    """One form at one point, ready to be called."""
+    """One form at one point, ready to be called. `memory` is what decoding carries."""
 
     call: Callable[[], object]
     tokens: int
-    memory: Memory
+    memory: Memory | None = None
 
 
 def operation(lab: Lab) -> Operation:
-    """The operation of a case: `call`, the tokens it takes, and the memory after the context.
+    """The operation of a case: `call`, the tokens it takes, and where it decodes the memory of the context.
 
     The point holds phase, tokens (the context), batch, heads and key_width (of values too).
     """
@@ -43,35 +45,37 @@ def operation(lab: Lab) -> Operation:
         for one in taking_part:
             one.requires_grad_()
         direction = _inputs(lab, "direction", *shape)
-        with torch.no_grad():
-            _, memory = variant.apply(form, q, k, v, beta, None, draws)
 
         def train() -> None:
             values, _ = variant.apply(form, q, k, v, beta, None, draws)
             torch.autograd.grad(values, taking_part, direction)
 
-        return Operation(train, shape[0] * tokens, memory)
+        return Operation(train, shape[0] * tokens)
     if phase == "prefill":
 
         def prefill() -> None:
             with torch.no_grad():
                 variant.apply(form, q, k, v, beta, None, draws)
 
-        with torch.no_grad():
-            _, memory = variant.apply(form, q, k, v, beta, None, draws)
-        return Operation(prefill, shape[0] * tokens, memory)
+        return Operation(prefill, shape[0] * tokens)
     return _decoding(lab, q, k, v, beta, draws)
+
+
+def check(point: Point) -> None:
+    """Refuse a phase that there is not. Raises BadParameter."""
+    if (phase := point.text("phase")) not in PHASES:
+        raise BadParameter(f"no phase '{phase}'. {did_you_mean(phase, PHASES)}")
 
 
 def forms_of(phase: str) -> tuple[str, ...]:
     """The order in which a form is chosen for a phase."""
-    return ("step",) if phase == "decoding" else ("sdpa", "chunkwise", "parallel", "recurrent")
+    return ("step",) if phase == "decoding" else FORMS
 
 
 def _decoding(lab: Lab, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, draws: Tensor | None) -> Operation:
     """Token after token from a memory of the whole context, which the variant's fastest form has written."""
     variant, form = lab.mechanism(), lab.case.form
-    writer = next((name for name in forms_of("prefill") if name in variant.forms), "")
+    writer = next((name for name in FORMS if name in variant.forms), "")
     if not writer:
         raise Unsupported(f"{variant.name} has no form that writes a context of {q.shape[1]} tokens.")
     with torch.no_grad():

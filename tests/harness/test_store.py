@@ -226,6 +226,20 @@ def test_the_latest_rows_are_those_of_the_newest_attempt_whatever_its_code_was(s
     assert [row.value for row in store.rows(runs=["first"]) if row.metric == "retrieval_loss"] == [0.25]
 
 
+def test_the_same_case_on_another_machine_or_on_other_data_is_another_row(store, clock):
+    store.append("first", attempt(value=0.25), owner=ME)
+    for seconds, other in ((60, Identity("code", "data", "another processor")), (120, Identity("code", "other data"))):
+        clock.pass_seconds(seconds)
+        store.append("second", replace(attempt(value=0.5), identity=other), owner=ME)
+    assert len({row.attempt_id for row in store.rows()}) == 3
+
+
+def test_a_row_says_how_its_case_is_asked_again(store):
+    facts = {"address": "mine.py:VARIANT", "settings": "pairs=11", "door": "pytest"}
+    store.append("first", attempt(facts=facts), owner=ME)
+    assert store.rows()[0].facts == facts
+
+
 def test_an_interrupted_attempt_shows_only_where_there_is_no_other(store, clock):
     store.append("first", attempt(status=Status.INTERRUPTED), owner=ME)
     assert [row.status for row in store.rows()] == [Status.INTERRUPTED]
@@ -301,6 +315,16 @@ def test_a_rerun_repeats_what_it_names_and_nothing_twice(store, rerun, status, r
     store.append(run_id, attempt(status=status), owner=ME)
     assert store.is_done(CASE, IDENTITY, run_id="second", rerun=rerun) is (outcome is Claim.DONE)
     assert claim(store, run_id="second", rerun=rerun) is outcome
+
+
+def test_a_rerun_of_failures_goes_by_the_newest_attempt(store, clock):
+    store.append("first", attempt(), owner=ME)
+    clock.pass_seconds(60)
+    store.append("first", attempt(status=Status.ERROR, started_at=clock()), owner=ME)
+    assert not store.is_done(CASE, IDENTITY, run_id="second", rerun="failed")
+    clock.pass_seconds(60)
+    store.append("first", attempt(started_at=clock()), owner=ME)
+    assert store.is_done(CASE, IDENTITY, run_id="second", rerun="failed")
 
 
 def test_an_unknown_rerun_is_refused(store):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -224,6 +225,17 @@ def test_a_command_is_safe_to_paste_and_names_a_device_that_is_not_the_cpu(made)
     )
     (row,) = made.attempt("language_modelling", "bigram", Point(context=64), form="count")
     assert command_of(row) == "attnbench run language_modelling --scale quick --seed 0"
+
+
+def test_a_command_asks_the_case_again_as_it_was_asked(made):
+    (row,) = made.attempt("capacity", "fading", made.pairs(11), form="recurrent")
+    row = replace(row, facts={"address": "mine.py:VARIANT", "settings": "pairs=11,batch=4"})
+    assert command_of(row) == (
+        "attnbench run capacity --variant mine.py:VARIANT --form recurrent --scale quick --seed 0 --set pairs=11 --set batch=4"
+    )
+    (row,) = made.attempt("speed", "linear", Point(tokens=32, timing="benchmark"), form="step")
+    row = replace(row, facts={"door": "pytest"})
+    assert command_of(row, ["timing"]) == ("pytest suites/speed.py --variant linear --form step --scale quick --seed 0")
 
 
 def test_runs_on_one_machine_are_told_once_and_runs_without_rows_not_at_all(made, rows):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnbench.harness.data.corpus import END_OF_LINE, Split
+from attnbench.harness.errors import BadParameter
 from attnbench.harness.lab import Lab
 from attnbench.harness.models import Decoder, Shape
 from attnbench.harness.seeds import generator
@@ -119,3 +120,17 @@ def test_a_point_of_every_scale_has_a_key_width_that_the_heads_really_get() -> N
         for point in grid.points:
             assert isinstance(point, Point)
             assert point.integer("width") == point.integer("heads") * point.integer("key_width")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"stride": 33}, "stride is at most the context of 32 tokens, or tokens would not be scored; got 33."),
+        ({"heads": 4}, "width is heads times key_width, here 4 x 16 = 64, got 32."),
+        ({"vocabulary": 10}, "a vocabulary has room for every byte and character, so at least 400; got 10."),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(changed: dict[str, int], says: str) -> None:
+    with pytest.raises(BadParameter) as refused:
+        SUITE.check(Point({**SUITE.scales["smoke"].points[0], **changed}))
+    assert str(refused.value) == says

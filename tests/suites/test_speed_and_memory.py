@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnbench.harness.errors import Unsupported
+from attnbench.harness.errors import BadParameter, Unsupported
 from attnbench.harness.lab import Lab
 from attnbench.harness.spec import Case, Point
 from attnbench.suites import find_suites, memory, speed
@@ -37,7 +37,7 @@ def test_training_computes_gradients_for_every_input_that_takes_part(name: str) 
 
 def test_a_form_that_takes_one_token_is_not_used_on_many() -> None:
     with pytest.raises(Unsupported, match="delta/step takes 1 token at a time"):
-        operation(lab_for("speed", "delta", "step", "prefill"))
+        operation(lab_for("speed", "delta", "step", "prefill")).call()
 
 
 # floats of a head: softmax T (K + V) = 12 x 8, linear V K + K = 20, delta V K = 16; two sequences, three heads, four bytes
@@ -73,3 +73,10 @@ def test_every_suite_is_complete(suite: object) -> None:
 
 def test_every_phase_has_a_metric_in_both_suites() -> None:
     assert set(speed.METRICS) == set(memory.METRICS) == set(PHASES)
+
+
+def test_a_phase_that_there_is_not_is_refused_with_the_nearest() -> None:
+    with pytest.raises(
+        BadParameter, match=r"no phase 'trainig'. Known: decoding, prefill, training. Did you mean 'training'?"
+    ):
+        speed.SUITE.check(Point(phase="trainig"))

@@ -233,7 +233,7 @@ def test_an_unknown_modifier_is_refused_with_the_known_ones_and_the_nearest():
         ("fwm+sumnorm", "sum normalisation (+sumnorm) needs features of one sign; tanh has both."),
         (
             "performer-m8+scaled+delta+nosumnorm",
-            "+scaled moves the scale of the features, so the delta rule needs a normalisation that removes it; got none.",
+            "+scaled moves the scale of the features, which the delta rule cannot follow without a division of features.",
         ),
     ],
 )
