@@ -132,6 +132,7 @@ def show(
     suites: Suites = None,
     variant: Variants = None,
     scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="Only these metrics; see `attnbench ls metrics`.")] = None,
     db: Database = DATABASE,
 ) -> None:
     """Print the tables of what is stored."""
@@ -141,7 +142,7 @@ def show(
     from attnbench.reports.terminal import show as show_tables
 
     with Store.open(db, writes=False) as store:
-        show_tables(store, Console(), suites=suites or None, variants=variant or None, scales=scale or None)
+        show_tables(store, Console(), suites=suites, variants=variant, scales=scale, metrics=metric)
 
 
 @app.command()

@@ -3,6 +3,15 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from attnbench.harness.errors import (
+    UnknownMetric,
+    UnknownScale,
+    UnknownSuite,
+    UnknownVariant,
+    UserError,
+    did_you_mean,
+)
+from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Row
 from attnbench.reports.board import board, board_table
 from attnbench.reports.grids import Cell, Table, tables
@@ -18,14 +27,8 @@ if TYPE_CHECKING:
 class Reader(Protocol):
     """A store, as far as it is read here."""
 
-    def rows(
-        self,
-        *,
-        suites: Collection[str] | None = None,
-        variants: Collection[str] | None = None,
-        scales: Collection[str] | None = None,
-    ) -> list[Row]:
-        """The newest attempt of each chosen case, flat."""
+    def rows(self) -> list[Row]:
+        """The newest attempt of each case, flat."""
 
     def suites(self) -> Sequence[SuiteFacts]:
         """The suites that the database knows."""
@@ -38,10 +41,36 @@ def show(
     suites: Collection[str] | None = None,
     variants: Collection[str] | None = None,
     scales: Collection[str] | None = None,
+    metrics: Collection[str] | None = None,
 ) -> None:
-    """Print the summary and the tables of what is stored. Raises UserError where nothing is."""
+    """Print the summary and the tables of what is stored, of the chosen alone where any are named.
+
+    Raises UnknownSuite, UnknownVariant, UnknownScale or UnknownMetric for a name that nothing stored has.
+    """
     facts = store.suites()
-    print_tables(store.rows(suites=suites, variants=variants, scales=scales), facts, console, numbers=published())
+    stored = store.rows()
+    _check(suites, {one.name for one in facts}, "suite", UnknownSuite)
+    _check(variants, {row.variant for row in stored}, "variant", UnknownVariant)
+    _check(scales, {row.scale for row in stored}, "scale", UnknownScale)
+    for name in metrics or ():
+        metric(name)
+    _check(metrics, {row.metric for row in stored if row.metric}, "metric", UnknownMetric)
+    chosen = [
+        row
+        for row in stored
+        if (not suites or row.suite in suites)
+        and (not variants or row.variant in variants)
+        and (not scales or row.scale in scales)
+        and (not metrics or row.metric in {"", *metrics})
+    ]
+    print_tables(chosen, facts, console, numbers=published())
+
+
+def _check(names: Collection[str] | None, known: Collection[str], what: str, refusal: type[UserError]) -> None:
+    """Refuse a name that nothing stored has."""
+    for name in names or ():
+        if known and name not in known:
+            raise refusal(f"nothing is stored of {what} '{name}'. {did_you_mean(name, known)}")
 
 
 def print_tables(

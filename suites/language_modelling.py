@@ -214,4 +214,5 @@ def warm_up_then_cosine(step: int, steps: int) -> float:
 def _record(lab: Lab, nll: float, split: Split) -> None:
     lab.record("word_perplexity", split.word_perplexity(nll))
     lab.record("bits_per_byte", split.bits_per_byte(nll))
-    lab.record("token_perplexity", math.exp(nll / split.tokens))
+    nats_per_token = nll / split.tokens
+    lab.record("token_perplexity", math.exp(nats_per_token) if nats_per_token < 700 else math.inf)

@@ -115,6 +115,9 @@ def recorder(request: pytest.FixtureRequest) -> Iterator["Recorder"]:
     with Store.open(request.config.getoption("--db"), writes=True) as store:
         this = environment.this_run(sys.argv, device=device, worker_environment=given)
         store.begin_run(this)
+        suites = find_suites()
+        for name in {one.case.suite for one in planned}:
+            store.record_suite(suites[name])
         recorder = Recorder(store, Terms(this.id, environment.lease_owner(), rerun="always"))
         state = "interrupted"
         try:
@@ -130,11 +133,9 @@ class Recorder:
     def __init__(self, store: Store, terms: Terms) -> None:
         self.store, self.terms = store, terms
         self.has_failure = False
-        self.suites = find_suites()
 
     def claim(self, planned: Planned) -> None:
         """Take the case, or skip the item while another run is at it."""
-        self.store.record_suite(self.suites[planned.case.suite])
         claim = self.store.claim(
             planned.case,
             planned.identity,
@@ -186,19 +187,29 @@ def _run_case(planned: Planned, recorder: Recorder) -> None:
 
 
 def _time_case(planned: Planned, recorder: Recorder, benchmark: Any) -> None:
+    from attnbench.harness.clock import WARM_UP_CALLS
     from attnbench.harness.measuring import measure_one_time
 
-    recorder.claim(planned)
+    # without its clock a case is only tried out: nothing is stored that would hide what was timed before
+    if benchmark.enabled:
+        recorder.claim(planned)
     benchmark.group = str(planned.case.point)
     benchmark.extra_info.update(
         suite=planned.case.suite, variant=planned.case.variant, form=planned.case.form, seed=planned.case.seed
     )
 
     def samples(call: Callable[[], object]) -> list[float]:
+        # the first calls are slow, and pytest-benchmark decides by one of them how often it measures
+        for _ in range(WARM_UP_CALLS):
+            call()
         benchmark(call)
         return [] if benchmark.stats is None else list(benchmark.stats.stats.data)
 
-    recorder.end(planned, measure_one_time(planned, importlib.import_module(planned.module), Settings(), samples))
+    outcome = measure_one_time(planned, importlib.import_module(planned.module), Settings(), samples)
+    if benchmark.enabled:
+        recorder.end(planned, outcome)
+    else:
+        recorder.tell(outcome)
 
 
 def _on_the_device_clock(test: types.FunctionType, device: str) -> Any:

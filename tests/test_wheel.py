@@ -97,6 +97,17 @@ def test_the_installed_command_lists_checks_runs_and_reports(command: Path, tmp_
     assert "linear" in attnbench(command, tmp_path, "show", "capacity")
 
 
+def test_a_variant_of_ones_own_is_checked_run_and_reported_from_a_scratch_folder(command: Path, tmp_path: Path) -> None:
+    attnbench(command, tmp_path, "new", "variant", "fading")
+    assert 30 <= len((tmp_path / "fading.py").read_text(encoding="utf-8").splitlines()) <= 40
+    assert "failed" not in attnbench(command, tmp_path, "check", "fading.py:VARIANT")
+    both = ("--variant", "fading.py:VARIANT", "--variant", "linear")
+    said = attnbench(command, tmp_path, "run", "rewrite", "--scale", "smoke", *both, "-j", "1", "--report", "page.html")
+    assert "ended: 2 ok" in said
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "--variant fading.py:VARIANT" in page
+
+
 def test_the_installed_package_is_not_the_checkout(command: Path, tmp_path: Path) -> None:
     python = command.with_name("python")
     found = subprocess.run(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from attnbench.harness.errors import UnknownMetric, UnknownScale, UnknownSuite, UnknownVariant
 from attnbench.harness.rows import Status
 from attnbench.harness.spec import Point
 from attnbench.reports.terminal import print_tables, show
@@ -67,17 +68,33 @@ def test_nothing_stored_says_what_to_run(made, console):
     assert "`attnbench run` measures" in printed(console)
 
 
-def test_show_asks_the_store_for_what_was_chosen(made, console):
-    asked = {}
+def stored(made):
+    rows = made.attempt("capacity", "linear", made.pairs(60), {"retrieval_loss": 0.25, "retrieval_accuracy": 0.75})
+    rows += made.attempt("capacity", "delta", made.pairs(60), {"retrieval_loss": 0.125}, scale="smoke")
+    return SimpleNamespace(rows=lambda: rows, suites=lambda: list(made.suites))
 
-    def rows(**chosen):
-        asked.update(chosen)
-        return made.attempt("capacity", "linear", made.pairs(60), {"retrieval_loss": 0.25})
 
-    store = SimpleNamespace(rows=rows, suites=lambda: list(made.suites))
-    show(store, console, suites=["capacity"], variants=None, scales=["quick"])
-    assert asked == {"suites": ["capacity"], "variants": None, "scales": ["quick"]}
+def test_show_prints_what_was_chosen(made, console):
+    show(stored(made), console, suites=["capacity"], variants=["linear"], scales=["quick"], metrics=["retrieval_loss"])
     assert "published 0.0245" in printed(console)
+    for left_out in ("delta", "0.750"):
+        assert left_out not in printed(console)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "refusal", "says"),
+    [
+        ({"suites": ["capcity"]}, UnknownSuite, "nothing is stored of suite 'capcity'"),
+        ({"variants": ["linea"]}, UnknownVariant, "of variant 'linea'. Known: delta, linear. Did you mean 'linear'?"),
+        ({"scales": ["paper"]}, UnknownScale, "nothing is stored of scale 'paper'. Known: quick, smoke."),
+        ({"metrics": ["loss"]}, UnknownMetric, "no metric 'loss'. Known: "),
+        ({"metrics": ["parameters"]}, UnknownMetric, "nothing is stored of metric 'parameters'. Known: retrieval"),
+    ],
+)
+def test_show_refuses_a_name_that_nothing_stored_has(made, console, chosen, refusal, says):
+    with pytest.raises(refusal) as refused:
+        show(stored(made), console, **chosen)
+    assert says in str(refused.value)
 
 
 def test_a_table_that_is_too_wide_comes_in_pieces_that_all_name_their_lines(made):
