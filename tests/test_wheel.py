@@ -40,8 +40,6 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("installed") / "env"
     venv.create(home, with_pip=False)
     own = next(home.glob("lib/python*/site-packages"))
-    # a path added this way comes after the environment's own packages, so the wheel is what gets imported
-    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = home / "bin" / "python"
     subprocess.run(
         [
@@ -59,6 +57,8 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         capture_output=True,
     )
+    # added after pip has looked for what is there; it comes after the environment's own packages when importing
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home / "bin" / "attnbench"
 
 

@@ -32,7 +32,7 @@ def gaussian(*shape: int, part: str = "x") -> Tensor:
 
 def written(rule: str, phi_k: Tensor, v: Tensor, beta: Tensor | None = None, *, phi_q: Tensor | None = None, **more):
     """Values and memory of the rule's recurrent form on features, read with the keys unless `phi_q` is given."""
-    form, _ = RULES[rule].forms["recurrent"]
+    form = RULES[rule].forms["recurrent"].call
     settings = {"decay": None, "attention": False, "options": frozenset(), **more}
     return form(phi_k if phi_q is None else phi_q, phi_k, v, beta, None, **settings)
 
