@@ -31,7 +31,7 @@ def check_variants(names: Sequence[str], forms: Sequence[str], device: str) -> i
         for finding in check(variant, device=device, forms=list(forms) or None):
             counts[finding.state] += 1
             console.print(
-                f"{finding.state:<8} {finding.variant}/{finding.form} {finding.check}"
+                f"{finding.state:<8} {finding.subject} {finding.check}"
                 + (f": {finding.detail}" if finding.detail else ""),
                 style=STYLES[finding.state],
                 markup=False,
@@ -40,5 +40,6 @@ def check_variants(names: Sequence[str], forms: Sequence[str], device: str) -> i
             )
     total = sum(counts.values())
     said = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    console.print(f"{total} checks of {len(variants)} variants: {said}", highlight=False)
+    plural = "" if len(variants) == 1 else "s"
+    console.print(f"{total} checks of {len(variants)} variant{plural}: {said}", highlight=False)
     return 1 if counts["failed"] else 0

@@ -1,7 +1,7 @@
 """Where numbers come from: machine, device, versions, commit, command. Reads all of it, needs none of it, imports no torch.
 
 run = this_run(sys.argv, device="cpu")      # what the table `run` keeps
-testbed("cpu")                              # "AMD EPYC 7B13, 8 cores": what a timing depends on
+hardware("cpu")                             # "AMD EPYC 7B13, 8 cores": what a timing depends on
 lease_owner()                               # "box/1f0c9a2e/4026531836:4711:8812345": this process, and no later one
 """
 
@@ -169,11 +169,11 @@ def _torch_with_cuda() -> Any | None:
 
 
 def hardware(device: str = "cpu") -> str:
-    """What a timing on `device` depends on, the testbed: the GPU's name, or the processor and its cores."""
+    """What a timing on `device` depends on, the testbed: the GPU's name, or the processor and the cores that we may use."""
     kind, _, index = device.partition(":")
     if kind == "cuda":
         return _gpu_name(int(index or 0))
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     processor = f"{cpu_model()}, {cores} core{'s' if cores > 1 else ''}"
     return processor if kind == "cpu" else f"{processor}, {kind}"
 

@@ -61,7 +61,7 @@ METRICS: dict[str, Metric] = {
             "state_floats",
             "floats",
             "neither",
-            "Numbers that the attention memory of the whole model holds for one sequence.",
+            "Numbers that the attention memory of the whole model holds after one context, by the declared size that is checked.",
         ),
         Metric(
             "word_perplexity",

@@ -54,7 +54,14 @@ SUITE = Suite(
     source="arXiv:2102.11174, section 6.3",
     module=__name__,
     axis="context",
-    metrics=("word_perplexity", "bits_per_byte", "token_perplexity", "parameters", "observed_tokens_per_second"),
+    metrics=(
+        "word_perplexity",
+        "bits_per_byte",
+        "token_perplexity",
+        "parameters",
+        "state_floats",
+        "observed_tokens_per_second",
+    ),
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta"),
@@ -162,6 +169,8 @@ def _measure_model(lab: Lab, text: Corpus) -> None:
     )
     _record(lab, scored["nll"], text.validation)
     lab.record("parameters", count_parameters(model))
+    of_a_head = lab.mechanism().state_floats(shape.head_width, shape.head_width, context)
+    lab.record("state_floats", of_a_head * shape.heads * shape.layers)
     lab.record("observed_tokens_per_second", steps * batch * context / training.training_seconds)
     lab.record("training_steps", steps)
     tail = training.training_losses[-max(1, steps // 10) :]

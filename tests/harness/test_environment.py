@@ -139,7 +139,7 @@ def test_without_a_gpu_there_are_no_gpu_facts(tmp_path, monkeypatch):
 
 
 def test_the_hardware_of_a_processor_is_its_name_and_its_cores():
-    cores = os.cpu_count()
+    cores = environment.usable_cores()
     assert hardware("cpu") == f"{environment.cpu_model()}, {cores} core{'s' if cores > 1 else ''}"
     assert hardware("mps") == f"{hardware('cpu')}, mps"
 
