@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from attnbench.harness.rows import Artefact, Identity, Measurement, Series, Status
 from attnbench.harness.spec import Case
 
-# glibc returns memory to the system after each large tensor unless told to keep it, and a worker that spins while it
-# waits slows its neighbours; both are read at process start only
+# glibc returns memory to the system after each large tensor unless told to keep it; read at process start only
 ALLOCATOR = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
     "THP_MEM_ALLOC_ENABLE": "1",
-    "OMP_WAIT_POLICY": "passive",
 }
+# threads that spin while they wait slow their neighbours; threads that sleep take longer to wake than a small operation
+# lasts, so that where nothing else runs they would halve its speed
+WAIT_POLICY = "OMP_WAIT_POLICY"
+BESIDE_OTHERS, ALONE = "passive", "active"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 

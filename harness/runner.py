@@ -14,14 +14,27 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 
-from attnbench.harness.jobs import ALLOCATOR, THREADS, Began, Ended, Job, Outcome, Planned, Progressed, Settings
+from attnbench.harness.jobs import (
+    ALLOCATOR,
+    ALONE,
+    BESIDE_OTHERS,
+    THREADS,
+    WAIT_POLICY,
+    Began,
+    Ended,
+    Job,
+    Outcome,
+    Planned,
+    Progressed,
+    Settings,
+)
 from attnbench.harness.progress import Display
 from attnbench.harness.rows import Attempt, Status
 from attnbench.harness.store import Claim, Store
@@ -35,7 +48,7 @@ START_SECONDS = 180.0
 
 def worker_environment(threads: int) -> dict[str, str]:
     """The environment variables that a worker gets beyond its parent's: part of a run's provenance."""
-    return {**ALLOCATOR, **dict.fromkeys(THREADS, str(threads))}
+    return {**ALLOCATOR, WAIT_POLICY: BESIDE_OTHERS, **dict.fromkeys(THREADS, str(threads))}
 
 
 @dataclass
@@ -155,7 +168,9 @@ class Runner:
         else:
             if len(self.workers) >= self.count and idle:
                 self._let_go(idle[0])
-            worker = _spawn(threads, self.settings)
+            alone = {WAIT_POLICY: ALONE} if job.is_timing else {}
+            settings = replace(self.settings, environment={**self.settings.environment, **alone})
+            worker = _spawn(threads, settings)
             self.workers.append(worker)
         worker.job, worker.at, worker.ended = job, 0, set()
         worker.started, worker.began = time.monotonic(), datetime.now(UTC)
@@ -281,7 +296,7 @@ def _timing_jobs(plan: Sequence[Planned]) -> Iterator[Job]:
 def _spawn(threads: int, settings: Settings) -> Worker:
     """A new worker process with `threads` threads, in a process group of its own: Ctrl-C is for the runner."""
     ours, theirs = Pipe()
-    environment: Mapping[str, str] = {**os.environ, **settings.environment, **worker_environment(threads)}
+    environment: Mapping[str, str] = {**os.environ, **worker_environment(threads), **settings.environment}
     # -P: a file in the working folder must not pass for a module of the same name
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "attnbench.harness.worker", str(theirs.fileno()), str(os.getpid())],

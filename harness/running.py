@@ -12,7 +12,7 @@ from attnbench.harness import environment
 from attnbench.harness.codehash import code_hash
 from attnbench.harness.data.fetch import data_hash, fetch
 from attnbench.harness.errors import BadParameter, did_you_mean
-from attnbench.harness.jobs import ALLOCATOR, THREADS, Planned, Settings
+from attnbench.harness.jobs import ALLOCATOR, ALONE, BESIDE_OTHERS, THREADS, WAIT_POLICY, Planned, Settings
 from attnbench.harness.plan import Asked, Request, default_workers, plan, with_timeout
 from attnbench.harness.progress import Display, Log
 from attnbench.harness.rows import Identity, Status
@@ -98,9 +98,10 @@ def check_wishes(request: Request, options: Options) -> None:
 
 
 def _given_to_workers(planned: Sequence[Planned]) -> dict[str, str]:
-    """The environment variables that the workers get, which have as many threads as the case they are at."""
+    """The environment variables that the workers get, which hang on the case they are at."""
     threads = " or ".join(str(number) for number in sorted({one.case.threads for one in planned}))
-    return {**ALLOCATOR, **dict.fromkeys(THREADS, threads)}
+    policies = " or ".join(sorted({ALONE if one.is_timing else BESIDE_OTHERS for one in planned}, reverse=True))
+    return {**ALLOCATOR, WAIT_POLICY: policies, **dict.fromkeys(THREADS, threads)}
 
 
 def _do(store: Store, terms: Terms, todo: Sequence[Planned], workers: int, console: Console) -> None:

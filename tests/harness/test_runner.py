@@ -67,9 +67,11 @@ class Bench:
         self.workers: list[Thread] = []
         self.exit_code: int | None = None
         self.said_at_once: list[object] = []
+        self.settings: list[Settings] = []
         monkeypatch.setattr(runner, "_spawn", self._spawn)
 
     def _spawn(self, threads: int, settings: Settings) -> Worker:
+        self.settings.append(settings)
         ours, theirs = Pipe()
         for message in self.said_at_once:
             theirs.send(message)
@@ -309,3 +311,9 @@ def test_the_environment_of_a_worker_names_its_threads_and_the_allocator() -> No
     environment = runner.worker_environment(3)
     assert (environment["OMP_NUM_THREADS"], environment["MKL_NUM_THREADS"]) == ("3", "3")
     assert environment.keys() >= {"MALLOC_MMAP_MAX_", "OMP_WAIT_POLICY"}
+
+
+def test_threads_spin_only_where_a_worker_is_alone(bench: Bench) -> None:
+    bench.run(case("delta"), case("linear", is_timing=True), scripts=[end_well])
+    assert [dict(one.environment) for one in bench.settings] == [{}, {"OMP_WAIT_POLICY": "active"}]
+    assert runner.worker_environment(1)["OMP_WAIT_POLICY"] == "passive"
