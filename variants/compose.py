@@ -15,6 +15,7 @@ from attnbench.variants.contract import (
     Composition,
     Draws,
     FeatureMap,
+    How,
     Memory,
     Normalisation,
     RuleForm,
@@ -133,9 +134,7 @@ def _whole(call: RuleForm, parts: Parts) -> Callable[..., tuple[Tensor, Memory]]
             v.to(dtype),
             None if beta is None else beta.to(dtype),
             memory,
-            decay=decay,
-            attention=parts.attention,
-            options=parts.options,
+            How(parts.attention, parts.options, decay),
         )
         return values.to(v.dtype), written if level is None else {**written, "level": level}
 
@@ -155,9 +154,9 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
         q, k, beta = q.to(dtype), k.to(dtype), None if beta is None else beta.to(dtype)
         if kernel is not None:
             scores = kernel(q, k, draws, **parts.numbers)
-            return readout(q, k, beta, scores, decay=None, attention=parts.attention)
+            return readout(q, k, beta, scores, How(parts.attention))
         q_features, k_features, decay, _ = _features(q, k, None, draws, parts)
-        return readout(q_features, k_features, beta, None, decay=decay, attention=parts.attention)
+        return readout(q_features, k_features, beta, None, How(parts.attention, decay=decay))
 
     return weights
 

@@ -23,8 +23,8 @@ Keys = Float[Tensor, "B T H K"]
 Values = Float[Tensor, "B T H V"]
 Betas = Float[Tensor, "B T H"]
 Features = Float[Tensor, "B T H D"]
-LogDecay = Float[Tensor, "B T H"]
-Matrix = Float[Tensor, "B H V D"]
+Asked = Float[Tensor, "B N H D"]
+Weights = Float[Tensor, "B N H T"]
 Memory = Mapping[str, Tensor]
 Output = tuple[Values, Memory]
 
@@ -210,9 +210,21 @@ class Normalisation:
     needs_nonnegative: bool = True
 
 
-# What a form of a write rule calls, on features: call(q, k, v, beta, memory, *, decay, attention, options) -> (values, memory), with
-# q, k [B,T,H,D]; decay [B,T,H] is the logarithm of a factor on the memory before each write, or None
-RuleForm = Callable[..., tuple[Tensor, Memory]]
+@dataclass(frozen=True)
+class How:
+    """How a write rule is to be carried out.
+
+    `decay` [B,T,H] is the logarithm of a factor on the memory before each write. With `attention`, what is read is
+    divided by z . phi(q). `options` are modifiers of the name.
+    """
+
+    attention: bool = False
+    options: frozenset[str] = frozenset()
+    decay: Tensor | None = None
+
+
+# what a form of a write rule calls, on features: (q, k, v, beta, memory, how) -> (values, memory)
+RuleForm = Callable[[Tensor, Tensor, Tensor, Tensor | None, Memory | None, How], tuple[Tensor, Memory]]
 
 
 @dataclass(frozen=True)

@@ -16,127 +16,97 @@ Source: arXiv:2102.11174, section 4.2; the chunkwise form: arXiv:2406.06484.
 """
 
 import torch
-from torch import Tensor
 
-from attnbench.variants.contract import EPSILON, Form, Memory, WriteRule
+from attnbench.variants.contract import (
+    EPSILON,
+    Asked,
+    Betas,
+    Features,
+    Form,
+    How,
+    Memory,
+    Output,
+    Values,
+    Weights,
+    WriteRule,
+)
 from attnbench.variants.shapes import by_chunk, carried, start
 
 
-def recurrent(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """Token by token, as the formula says."""
     S, z = start(memory, k, v)
     outputs = []
     for q_t, k_t, v_t, beta_t in zip(q.unbind(1), k.unbind(1), v.unbind(1), _strengths(beta, k).unbind(1), strict=True):
         held = torch.einsum("b h v d, b h d -> b h v", S, k_t)
-        if attention:
+        if how.attention:
             held = held / ((z * k_t).sum(-1, keepdim=True) + EPSILON)
         S = S + (beta_t[..., None] * (v_t - held))[..., :, None] * k_t[..., None, :]
         z = z + k_t
         o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
-        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if attention else o)
-    return torch.stack(outputs, dim=1), carried(S, z, attention)
+        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if how.attention else o)
+    return torch.stack(outputs, dim=1), carried(S, z, how.attention)
 
 
-def step(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def step(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """One token: two matrix-vector products and a rank-one update."""
     S, z = start(memory, k, v)
     q_t, k_t, v_t, beta_t = q[:, 0], k[:, 0], v[:, 0], _strengths(beta, k)[:, 0, :, None]
     held = (S @ k_t.unsqueeze(-1)).squeeze(-1)
-    if attention:
+    if how.attention:
         held = held / ((z * k_t).sum(-1, keepdim=True) + EPSILON)
     S = torch.addcmul(S, (beta_t * (v_t - held)).unsqueeze(-1), k_t.unsqueeze(-2))
     z = z + k_t
     o = (S @ q_t.unsqueeze(-1)).squeeze(-1)
-    if attention:
+    if how.attention:
         o = o / ((z * q_t).sum(-1, keepdim=True) + EPSILON)
-    return o.unsqueeze(1), carried(S, z, attention)
+    return o.unsqueeze(1), carried(S, z, how.attention)
 
 
-def parallel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def parallel(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """One T x T solve: one chunk that holds everything."""
-    return chunkwise(q, k, v, beta, memory, decay=decay, attention=attention, options=options, chunk=q.shape[1])
+    return chunkwise(q, k, v, beta, memory, how, chunk=q.shape[1])
 
 
 def chunkwise(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-    chunk: int = 64,
-) -> tuple[Tensor, Memory]:
+    q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How, chunk: int = 64
+) -> Output:
     """The WY form: a triangular solve inside a chunk, memory between chunks."""
     S, z = start(memory, k, v)
     outputs = []
     for q_c, k_c, v_c, beta_c in by_chunk(q, k, v, _strengths(beta, k).unsqueeze(-1), chunk=chunk):  # B H C D
         earlier = (k_c @ k_c.mT).tril(-1)
         removed = beta_c
-        if attention:
+        if how.attention:
             removed = beta_c / (earlier.sum(-1, keepdim=True) + k_c @ z.unsqueeze(-1) + EPSILON)
         corrections = torch.linalg.solve_triangular(
             removed * earlier, beta_c * v_c - removed * (k_c @ S.mT), upper=False, unitriangular=True
         )
         weights = (q_c @ k_c.mT).tril()
         o = weights @ corrections + q_c @ S.mT
-        if attention:
+        if how.attention:
             o = o / (weights.sum(-1, keepdim=True) + q_c @ z.unsqueeze(-1) + EPSILON)
         S = S + corrections.mT @ k_c
         z = z + k_c.sum(-2)
         outputs.append(o)
-    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, attention)
+    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, how.attention)
 
 
-def readout(
-    q: Tensor, k: Tensor, beta: Tensor | None, kernel: Tensor | None, *, decay: Tensor | None, attention: bool
-) -> Tensor:
+def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, how: How) -> Weights:
     """Weights [B,N,H,T] of N queries asked after the last write: beta (I + L)^-T phi(K) phi(q), one solve with N right-hand sides."""
     keys = k.transpose(1, 2)  # B H T D
     written = _strengths(beta, k).transpose(1, 2).unsqueeze(-1)
     earlier = (keys @ keys.mT).tril(-1)
-    removed = written / (earlier.sum(-1, keepdim=True) + EPSILON) if attention else written
+    removed = written / (earlier.sum(-1, keepdim=True) + EPSILON) if how.attention else written
     scores = torch.einsum("b t h d, b n h d -> b h t n", k, q)
     system = (removed * earlier).mT
     weights = written * torch.linalg.solve_triangular(system, scores, upper=True, unitriangular=True)
-    if attention:
+    if how.attention:
         weights = weights / (scores.sum(2, keepdim=True) + EPSILON)
     return weights.permute(0, 3, 1, 2)
 
 
-def _strengths(beta: Tensor | None, k: Tensor) -> Tensor:
+def _strengths(beta: Betas | None, k: Features) -> Betas:
     """beta [B,T,H]; without one every write has full strength."""
     return k.new_ones(k.shape[:3]) if beta is None else beta
 

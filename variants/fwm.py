@@ -11,24 +11,13 @@ Source: arXiv:2011.07831, section 3, and its released code (the clipping and the
 """
 
 import torch
-from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from attnbench.variants.contract import Form, Memory, WriteRule
+from attnbench.variants.contract import Betas, Features, Form, How, Memory, Output, Values, WriteRule
 from attnbench.variants.shapes import start
 
 
-def recurrent(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """Token by token, as the formula says."""
     S, _ = start(memory, k, v)
     strengths = k.new_ones(k.shape[:3]) if beta is None else beta
@@ -38,7 +27,7 @@ def recurrent(
         S = S + (beta_t[..., None] * (v_t - held))[..., :, None] * k_t[..., None, :]
         S = S / torch.linalg.matrix_norm(S, keepdim=True).clamp(min=1)
         o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
-        outputs.append(o if "noreadoutnorm" in options else layer_norm(o, o.shape[-1:]))
+        outputs.append(o if "noreadoutnorm" in how.options else layer_norm(o, o.shape[-1:]))
     return torch.stack(outputs, dim=1), {"S": S}
 
 

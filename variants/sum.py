@@ -9,26 +9,27 @@ Source: arXiv:2006.16236; arXiv:2102.11174, section 3.2.
 """
 
 import torch
-from torch import Tensor
 
-from attnbench.variants.contract import EPSILON, Form, Memory, WriteRule
+from attnbench.variants.contract import (
+    EPSILON,
+    Asked,
+    Betas,
+    Features,
+    Form,
+    How,
+    Memory,
+    Output,
+    Values,
+    Weights,
+    WriteRule,
+)
 from attnbench.variants.shapes import by_chunk, carried, causal_decay, start
 
 
-def recurrent(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """Token by token, as the formula says."""
     S, z = start(memory, k, v)
-    factors = [None] * q.shape[1] if decay is None else decay.exp().unbind(1)
+    factors = [None] * q.shape[1] if how.decay is None else how.decay.exp().unbind(1)
     outputs = []
     for q_t, k_t, v_t, factor in zip(q.unbind(1), k.unbind(1), v.unbind(1), factors, strict=True):
         if factor is not None:
@@ -37,65 +38,36 @@ def recurrent(
         S = S + v_t[..., :, None] * k_t[..., None, :]
         z = z + k_t
         o = torch.einsum("b h v d, b h d -> b h v", S, q_t)
-        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if attention else o)
-    return torch.stack(outputs, dim=1), carried(S, z, attention)
+        outputs.append(o / ((z * q_t).sum(-1, keepdim=True) + EPSILON) if how.attention else o)
+    return torch.stack(outputs, dim=1), carried(S, z, how.attention)
 
 
-def step(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def step(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """One token: a rank-one update and a matrix-vector product."""
     S, z = start(memory, k, v)
-    if decay is not None:
-        factor = decay[:, 0].exp()
+    if how.decay is not None:
+        factor = how.decay[:, 0].exp()
         S, z = S * factor[..., None, None], z * factor[..., None]
     S = torch.addcmul(S, v[:, 0, :, :, None], k[:, 0, :, None, :])
     z = z + k[:, 0]
     o = (S @ q[:, 0, :, :, None]).squeeze(-1)
-    if attention:
+    if how.attention:
         o = o / ((z * q[:, 0]).sum(-1, keepdim=True) + EPSILON)
-    return o.unsqueeze(1), carried(S, z, attention)
+    return o.unsqueeze(1), carried(S, z, how.attention)
 
 
-def parallel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-) -> tuple[Tensor, Memory]:
+def parallel(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
     """All T x T weights at once: one chunk that holds everything."""
-    return chunkwise(q, k, v, beta, memory, decay=decay, attention=attention, options=options, chunk=q.shape[1])
+    return chunkwise(q, k, v, beta, memory, how, chunk=q.shape[1])
 
 
 def chunkwise(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor | None,
-    memory: Memory | None,
-    *,
-    decay: Tensor | None,
-    attention: bool,
-    options: frozenset[str],
-    chunk: int = 64,
-) -> tuple[Tensor, Memory]:
+    q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How, chunk: int = 64
+) -> Output:
     """Weights inside a chunk, memory between chunks: linear in T, and no D x V state per token."""
     S, z = start(memory, k, v)
     outputs = []
-    for q_c, k_c, v_c, decay_c in by_chunk(q, k, v, decay, chunk=chunk):  # B H C D
+    for q_c, k_c, v_c, decay_c in by_chunk(q, k, v, how.decay, chunk=chunk):  # B H C D
         weights = (q_c @ k_c.mT).tril()
         read, written = q_c, k_c
         if decay_c is not None:
@@ -107,23 +79,21 @@ def chunkwise(
         else:
             kept_S, kept_z = S, z
         o = weights @ v_c + read @ S.mT
-        if attention:
+        if how.attention:
             o = o / (weights.sum(-1, keepdim=True) + read @ z.unsqueeze(-1) + EPSILON)
         S = kept_S + v_c.mT @ written
         z = kept_z + written.sum(-2)
         outputs.append(o)
-    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, attention)
+    return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, how.attention)
 
 
-def readout(
-    q: Tensor, k: Tensor, beta: Tensor | None, kernel: Tensor | None, *, decay: Tensor | None, attention: bool
-) -> Tensor:
+def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, how: How) -> Weights:
     """Weights [B,N,H,T] of N queries asked after the last write: phi(q) . phi(k_t), divided by their sum."""
     weights = torch.einsum("b n h d, b t h d -> b n h t", q, k) if kernel is None else kernel
-    if decay is not None:
-        total = decay.cumsum(1)
+    if how.decay is not None:
+        total = how.decay.cumsum(1)
         weights = weights * (total[:, -1:] - total).exp().transpose(1, 2).unsqueeze(1)
-    return weights / (weights.sum(-1, keepdim=True) + EPSILON) if attention else weights
+    return weights / (weights.sum(-1, keepdim=True) + EPSILON) if how.attention else weights
 
 
 WRITE_RULE = WriteRule(

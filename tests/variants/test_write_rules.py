@@ -7,6 +7,7 @@ from torch import Tensor
 from attnbench.harness import seeds
 from attnbench.harness.checks import TOLERANCES
 from attnbench.variants import EPSILON, find
+from attnbench.variants.contract import How
 from attnbench.variants.registry import everything
 
 EXACT = {"rtol": TOLERANCES[torch.float64].relative, "atol": TOLERANCES[torch.float64].absolute}
@@ -33,8 +34,7 @@ def gaussian(*shape: int, part: str = "x") -> Tensor:
 def written(rule: str, phi_k: Tensor, v: Tensor, beta: Tensor | None = None, *, phi_q: Tensor | None = None, **more):
     """Values and memory of the rule's recurrent form on features, read with the keys unless `phi_q` is given."""
     form = RULES[rule].forms["recurrent"].call
-    settings = {"decay": None, "attention": False, "options": frozenset(), **more}
-    return form(phi_k if phi_q is None else phi_q, phi_k, v, beta, None, **settings)
+    return form(phi_k if phi_q is None else phi_q, phi_k, v, beta, None, How(**more))
 
 
 # sum
