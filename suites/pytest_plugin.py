@@ -115,9 +115,6 @@ def recorder(request: pytest.FixtureRequest) -> Iterator["Recorder"]:
     with Store.open(request.config.getoption("--db"), writes=True) as store:
         this = environment.this_run(sys.argv, device=device, worker_environment=given)
         store.begin_run(this)
-        suites = find_suites()
-        for name in {one.case.suite for one in planned}:
-            store.record_suite(suites[name])
         recorder = Recorder(store, Terms(this.id, environment.lease_owner(), rerun="always"))
         state = "interrupted"
         try:
@@ -133,9 +130,15 @@ class Recorder:
     def __init__(self, store: Store, terms: Terms) -> None:
         self.store, self.terms = store, terms
         self.has_failure = False
+        self.suites = find_suites()
+
+    def know(self, planned: Planned) -> None:
+        """Keep what the suite of a case asks."""
+        self.store.record_suite(self.suites[planned.case.suite])
 
     def claim(self, planned: Planned) -> None:
         """Take the case, or skip the item while another run is at it."""
+        self.know(planned)
         claim = self.store.claim(
             planned.case,
             planned.identity,
@@ -176,6 +179,7 @@ def _run_case(planned: Planned, recorder: Recorder) -> None:
     from attnbench.harness.measuring import measure
 
     if planned.isolates:
+        recorder.know(planned)
         display = Display(Console(quiet=True), [planned], 1)
         endings = Runner(recorder.store, recorder.terms, Settings(), 1, display).run([planned])
         # none where another run did the case meanwhile

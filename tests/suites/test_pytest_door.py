@@ -134,6 +134,8 @@ def test_an_isolated_case_runs_in_a_worker(door: Door) -> None:
     code, said = door.pytest("memory.py", "-k", "softmax and decoding")
     assert code == 0, said
     assert [(row.metric, row.status) for row in door.rows()] == [("decode_state_bytes", Status.OK)]
+    with Store.open(door.database, writes=False) as store:
+        assert [one.name for one in store.suites()] == ["memory"]
 
 
 FAILING = """
