@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from attnbench.harness.rows import Artefact, Identity, Measurement, Series, Status
+from attnbench.harness.rows import Artefact, Attempt, Identity, Measurement, Series, Status
 from attnbench.harness.spec import Case
 
 # glibc returns memory to the system after each large tensor unless told to keep it; read at process start only
@@ -64,6 +65,22 @@ class Outcome:
     measurements: tuple[Measurement, ...] = ()
     series: tuple[Series, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
+
+
+def attempt(planned: Planned, outcome: Outcome, started_at: datetime | None = None, **facts: str) -> Attempt:
+    """What is stored of a case that ended; `facts` are added to those of the plan."""
+    return Attempt(
+        case=planned.case,
+        identity=planned.identity,
+        status=outcome.status,
+        reason=outcome.reason,
+        seconds=outcome.seconds,
+        started_at=started_at,
+        measurements=outcome.measurements,
+        series=outcome.series,
+        artefacts=outcome.artefacts,
+        facts={**planned.facts, **facts},
+    )
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,10 @@ from attnbench.harness.jobs import (
     Planned,
     Progressed,
     Settings,
+    attempt,
 )
 from attnbench.harness.progress import Display
-from attnbench.harness.rows import Attempt, Status
+from attnbench.harness.rows import Status
 from attnbench.harness.store import Claim, Store
 
 POLL_SECONDS = 0.5
@@ -251,19 +252,7 @@ class Runner:
             self._let_go(worker)
 
     def _store(self, worker: Worker, planned: Planned, outcome: Outcome) -> None:
-        attempt = Attempt(
-            case=planned.case,
-            identity=planned.identity,
-            status=outcome.status,
-            reason=outcome.reason,
-            seconds=outcome.seconds,
-            started_at=worker.began,
-            measurements=outcome.measurements,
-            series=outcome.series,
-            artefacts=outcome.artefacts,
-            facts=planned.facts,
-        )
-        if self.store.append(self.terms.run_id, attempt, owner=self.terms.owner):
+        if self.store.append(self.terms.run_id, attempt(planned, outcome, worker.began), owner=self.terms.owner):
             self.endings[outcome.status] += 1
             self.display.over(planned, outcome)
         else:

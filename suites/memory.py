@@ -8,18 +8,10 @@ Source: arXiv:2102.11174, section 6.3, gives gigabytes of whole models.
 
 from attnbench.harness.lab import Lab
 from attnbench.harness.peak import peak_bytes, tensor_bytes
-from attnbench.harness.spec import Grid, Point, Suite
-from attnbench.suites.tasks.operation import FORMS, PHASES, check, forms_of, operation
+from attnbench.harness.spec import Grid, Suite
+from attnbench.suites.tasks.operation import FORMS, check, forms_of, operation, points
 
 METRICS = {"training": "training_peak_bytes", "prefill": "prefill_peak_bytes", "decoding": "decode_state_bytes"}
-
-
-def _points(*lengths: int, batch: int, heads: int, key_width: int) -> tuple[Point, ...]:
-    return tuple(
-        Point(phase=phase, tokens=tokens, batch=batch, heads=heads, key_width=key_width)
-        for phase in PHASES
-        for tokens in lengths
-    )
 
 
 SUITE = Suite(
@@ -33,13 +25,13 @@ SUITE = Suite(
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta"),
-            points=_points(32, batch=1, heads=2, key_width=16),
+            points=points(32, batch=1, heads=2, key_width=16),
             timeout_seconds=60,
             seconds_per_case=3,
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
-            points=_points(256, 4096, batch=1, heads=4, key_width=64),
+            points=points(256, 4096, batch=1, heads=4, key_width=64),
             timeout_seconds=120,
             seconds_per_case=3,
         ),

@@ -18,10 +18,10 @@ from rich.console import Console
 
 from attnbench.harness import environment
 from attnbench.harness.errors import UserError
-from attnbench.harness.jobs import Outcome, Planned, Settings
+from attnbench.harness.jobs import Outcome, Planned, Settings, attempt
 from attnbench.harness.plan import Request, parse_settings, plan
 from attnbench.harness.progress import Display
-from attnbench.harness.rows import Attempt, Status
+from attnbench.harness.rows import Status
 from attnbench.harness.runner import Runner, Terms, worker_environment
 from attnbench.harness.running import TIMING, Options, check_wishes, planned_cases
 from attnbench.harness.spec import Suite
@@ -152,18 +152,7 @@ class Recorder:
 
     def end(self, planned: Planned, outcome: Outcome) -> None:
         """Store the outcome and make it the item's."""
-        attempt = Attempt(
-            case=planned.case,
-            identity=planned.identity,
-            status=outcome.status,
-            reason=outcome.reason,
-            seconds=outcome.seconds,
-            measurements=outcome.measurements,
-            series=outcome.series,
-            artefacts=outcome.artefacts,
-            facts={**planned.facts, "door": "pytest"},
-        )
-        self.store.append(self.terms.run_id, attempt, owner=self.terms.owner)
+        self.store.append(self.terms.run_id, attempt(planned, outcome, door="pytest"), owner=self.terms.owner)
         self.tell(outcome)
 
     def tell(self, outcome: Outcome) -> None:

@@ -11,22 +11,14 @@ from collections.abc import Sequence
 
 from attnbench.harness.clock import Timed
 from attnbench.harness.lab import Lab
-from attnbench.harness.spec import Grid, Point, Suite
-from attnbench.suites.tasks.operation import FORMS, PHASES, check, forms_of, operation
+from attnbench.harness.spec import Grid, Suite
+from attnbench.suites.tasks.operation import FORMS, check, forms_of, operation, points
 
 METRICS = {
     "training": "training_tokens_per_second",
     "prefill": "prefill_tokens_per_second",
     "decoding": "decode_tokens_per_second",
 }
-
-
-def _points(*lengths: int, batch: int, heads: int, key_width: int) -> tuple[Point, ...]:
-    return tuple(
-        Point(phase=phase, tokens=tokens, batch=batch, heads=heads, key_width=key_width, timing="interleaved")
-        for phase in PHASES
-        for tokens in lengths
-    )
 
 
 SUITE = Suite(
@@ -40,13 +32,13 @@ SUITE = Suite(
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta"),
-            points=_points(32, batch=1, heads=2, key_width=16),
+            points=points(32, batch=1, heads=2, key_width=16, timing="interleaved"),
             timeout_seconds=60,
             seconds_per_case=0.2,
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
-            points=_points(256, 1024, 4096, batch=1, heads=4, key_width=64),
+            points=points(256, 1024, 4096, batch=1, heads=4, key_width=64, timing="interleaved"),
             timeout_seconds=120,
             seconds_per_case=1.5,
         ),

@@ -61,6 +61,15 @@ def operation(lab: Lab) -> Operation:
     return _decoding(lab, q, k, v, beta, draws)
 
 
+def points(*lengths: int, batch: int, heads: int, key_width: int, **more: str) -> tuple[Point, ...]:
+    """A point for each phase and length."""
+    return tuple(
+        Point(phase=phase, tokens=tokens, batch=batch, heads=heads, key_width=key_width, **more)
+        for phase in PHASES
+        for tokens in lengths
+    )
+
+
 def check(point: Point) -> None:
     """Refuse a phase that there is not. Raises BadParameter."""
     if (phase := point.text("phase")) not in PHASES:

@@ -19,7 +19,7 @@ from attnbench.harness import runner
 from attnbench.harness.errors import BadDatabase
 from attnbench.harness.jobs import Began, Ended, Job, Outcome, Planned, Progressed, Settings
 from attnbench.harness.progress import Display
-from attnbench.harness.rows import Artefact, Identity, Measurement, Status
+from attnbench.harness.rows import Artefact, Attempt, Identity, Measurement, Status
 from attnbench.harness.runner import Runner, Terms, Worker
 from attnbench.harness.spec import Case, Point
 from attnbench.harness.store import Run, Store
@@ -227,7 +227,7 @@ def test_a_case_that_another_run_finished_after_our_lease_was_lost_is_not_ours(b
         with Store.open(bench.path, writes=True) as other:
             other.release(one.case.key(), owner=f"{os.getpid()}")
             other.begin_run(Run("other", "attnbench run", datetime.now(UTC)))
-            taken = runner.Attempt(one.case, IDENTITY, Status.TIMEOUT, "took longer there")
+            taken = Attempt(one.case, IDENTITY, Status.TIMEOUT, "took longer there")
             other.append("other", taken, owner="other")
         end_well(connection, job)
 
