@@ -103,6 +103,8 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
         if is_random
         else None,
         readout=_readout(parts) if rule.forms and rule.readout is not None else rule.readout,
+        denominators=_denominators(parts) if rule.accepts_decay and parts.attention else None,
+        features=None if rule.whole_forms else lambda k, draws=None: _features(k, k, None, draws, parts)[1],
         feature_width=None if rule.whole_forms else lambda K: feature_map.width(K, **parts.numbers),
         check=lambda key_width: feature_map.check(key_width, parts.numbers),
     )
@@ -146,8 +148,9 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
     rule, feature_map = parts.write_rule, parts.feature_map
     readout = rule.readout
     assert readout is not None
-    # the kernel gives scores of undivided features, and only rules of the sum kind need nothing but scores
-    kernel = feature_map.kernel if rule.accepts_decay and not parts.divides_features else None
+    # the kernel gives scores of features as they are, and only rules of the sum kind need nothing but scores
+    as_they_are = not parts.divides_features and "scaled" not in parts.options
+    kernel = feature_map.kernel if rule.accepts_decay and as_they_are else None
 
     def weights(q: Tensor, k: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
         dtype = working_dtype(k)
@@ -159,6 +162,18 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
         return readout(q_features, k_features, beta, None, How(parts.attention, decay=decay))
 
     return weights
+
+
+def _denominators(parts: Parts) -> Callable[..., Tensor]:
+    """What the readout weights on raw queries and keys are divided by: the weights' sum where nothing is divided."""
+    readout = parts.write_rule.readout
+    assert readout is not None
+
+    def denominators(q: Tensor, k: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
+        q_features, k_features, decay, _ = _features(q, k, None, draws, parts)
+        return readout(q_features, k_features, beta, None, How(attention=False, decay=decay)).sum(-1)
+
+    return denominators
 
 
 def _features(

@@ -72,6 +72,8 @@ class Variant:
 
     `state_floats(K, V, T)` is the size of the memory of one head after T tokens. `readout(q, k, beta, draws=None)`, where
     one exists, gives the weights [B,N,H,T] that N queries [B,N,H,K], asked after all T writes, put on the written values.
+    `denominators`, with the same arguments, gives what those weights were divided by, [B,N,H], before an epsilon is added;
+    None where nothing is divided. `features(k, draws=None)` gives phi(k) [B,T,H,D], None where there is no feature map.
     `check(K)` raises BadParameter where the variant is not defined at that key width. `deviations` names checks that do
     not apply, each with its reason. `origins` are the files whose code makes up the variant.
     """
@@ -84,6 +86,8 @@ class Variant:
     inputs: tuple[str, ...] = ("q", "k", "v")
     draws: Draws | None = None
     readout: Callable[..., Tensor] | None = None
+    denominators: Callable[..., Tensor] | None = None
+    features: Callable[..., Tensor] | None = None
     feature_width: Callable[[int], int] | None = None
     check: Callable[[int], None] = _no_limit
     deviations: Mapping[str, str] = field(default_factory=dict)

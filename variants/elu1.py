@@ -13,8 +13,8 @@ from attnbench.variants.contract import FeatureMap
 
 def features(x: Tensor, draws: Tensor | None = None) -> Tensor:
     """phi(x) > 0, [..., K]."""
-    # elu(x) + 1 would round to 0 below -6.3 in bfloat16; the branch keeps exp(x)
-    return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
+    # x + 1 above 0 and exp(x) below, with nothing subtracted: elu(x) + 1 would round to 0 below -6.3 in bfloat16
+    return torch.relu(x) + torch.exp(x.clamp(max=0))
 
 
 FEATURE_MAP = FeatureMap(

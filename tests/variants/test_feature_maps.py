@@ -242,6 +242,38 @@ def test_the_running_maximum_of_the_scaled_form_is_carried_and_never_falls():
     torch.testing.assert_close(second["level"], expected, **EXACT)
 
 
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_favor_kernel_is_the_product_of_the_features(queries):
+    q, k = gaussian(2, queries, 2, 4, part="q").requires_grad_(), gaussian(2, 5, 2, 4, part="k").requires_grad_()
+    drawn = MAPS["favor"].sample(seeds.generator("kernel"), 2, 4, m=6).double()
+    phi_q, phi_k = (MAPS["favor"].features(x, drawn, m=6) for x in (q, k))
+    product = torch.einsum("b n h d, b t h d -> b n h t", phi_q, phi_k)
+    found = MAPS["favor"].kernel(q, k, drawn, m=6)
+    torch.testing.assert_close(found, product, **EXACT)
+    direction = gaussian(*found.shape, part="direction")
+    for mine, plain in zip(
+        torch.autograd.grad(found, (q, k), direction), torch.autograd.grad(product, (q, k), direction), strict=True
+    ):
+        torch.testing.assert_close(mine, plain, **EXACT)
+
+
+def test_the_gradient_of_the_favor_kernel_is_that_of_small_differences():
+    q, k = gaussian(2, 1, 1, 3, part="q").requires_grad_(), gaussian(2, 4, 1, 3, part="k").requires_grad_()
+    drawn = MAPS["favor"].sample(seeds.generator("kernel"), 1, 3, m=5).double()
+    assert torch.autograd.gradcheck(lambda q, k: MAPS["favor"].kernel(q, k, drawn, m=5), (q, k))
+
+
+def test_favor_features_of_long_keys_are_next_to_nothing_and_no_nan():
+    # |k| = 80: exp(-3200) is 0 in float32; what is kept in its place is far below any epsilon
+    k = torch.full((1, 2, 1, 64), 10.0, requires_grad=True)
+    q = torch.ones(1, 1, 1, 64, requires_grad=True)
+    drawn = MAPS["favor"].sample(seeds.generator("long"), 1, 64, m=8)
+    found = MAPS["favor"].kernel(q, k, drawn, m=8)
+    assert 0 <= float(found.detach().max()) < 1e-35
+    assert all(bool(torch.isfinite(one).all()) for one in torch.autograd.grad(found.sum(), (q, k)))
+    assert float(MAPS["favor"].features(k, drawn, m=8).detach().max()) < 1e-35
+
+
 @pytest.mark.parametrize(("name", "redraw"), [("performer-m8", "step"), ("performer-m8+fixeddraws", "never")])
 def test_a_performer_says_when_it_draws_anew(name, redraw):
     assert find(name).draws.redraw == redraw
