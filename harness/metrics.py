@@ -42,6 +42,27 @@ METRICS: dict[str, Metric] = {
         Metric(
             "distinct_keys", "keys", "neither", "Mean number of different keys in an evaluation sequence: the load."
         ),
+        Metric(
+            "feature_width",
+            "features",
+            "neither",
+            "Width D of the feature vectors of one head, d_dot: no more than D of them can be orthogonal.",
+            f"{_PAPER}, section 4.1",
+        ),
+        Metric(
+            "feature_rank",
+            "features",
+            "neither",
+            "Dimensions that the features of D + 64 Gaussian keys span: the rank of their matrix in float64.",
+        ),
+        Metric(
+            "denominator_at_start",
+            "1",
+            "neither",
+            "Median over queries of z . phi(q), what a read is divided by before an epsilon (1e-6) is added, at initialisation.",
+            f"{_PAPER}, section 3.2",
+        ),
+        Metric("denominator_at_end", "1", "neither", "The same median after the last training step."),
         Metric("training_steps", "steps", "neither", "Optimiser steps until the run stopped."),
         Metric("training_seconds", "s", "neither", "Wall time of the training loop, evaluation included."),
         Metric(

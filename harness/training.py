@@ -13,7 +13,7 @@ from attnbench.harness.errors import Diverged
 
 @dataclass(frozen=True)
 class Stopping:
-    """When training ends: at `max_steps`, at an evaluation of `target` or less, or after more than `patience` evaluations
+    """When training ends: at `max_steps`, at an evaluation of `target` or less, or after `patience` evaluations in a row
     without a new best. An evaluation follows every `evaluate_every` steps and the last one.
     """
 
@@ -97,7 +97,7 @@ def train(
         if stopping.target is not None and evaluated <= stopping.target:
             ending = "target"
             break
-        if stopping.patience is not None and since_best > stopping.patience:
+        if stopping.patience is not None and since_best >= stopping.patience:
             ending = "patience"
             break
     return Training(

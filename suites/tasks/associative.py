@@ -6,6 +6,10 @@ The embeddings e and the projections are learned; values are one-hot, so what is
 Nothing here is as large as symbols x features: a projection of a one-hot vector is a row of a table, and where the
 variant has a readout form, what is read is a weighted count of the written values.
 
+Two protocols. `text` is what the paper says: every key of an evaluation sequence is asked for, and what is random in a
+variant is drawn once for evaluation. `code` is what the released code does, and what the published logs came from: see
+`Protocol`.
+
 Source: arXiv:2102.11174, section 6.1 and appendix D; widths and initialisation from its released code.
 """
 
@@ -15,13 +19,47 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnbench.harness.errors import BadParameter, did_you_mean
 from attnbench.harness.lab import Lab
+from attnbench.harness.spec import Point, Setting
 from attnbench.harness.training import Stopping, train
 from attnbench.variants.contract import Variant
 
 LEARNING_RATE = 1e-3
 EVALUATION_SEQUENCES = 20
 READOUT = "readout"
+FORMS = (READOUT, "gram", "chunkwise", "recurrent")
+METRICS = (
+    "retrieval_loss",
+    "last_retrieval_loss",
+    "retrieval_accuracy",
+    "training_steps",
+    "milliseconds_per_step",
+)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Where a protocol departs from the text of the paper.
+
+    `most_queries` asks at most so many keys of an evaluation sequence, those with the smallest numbers. `redraws` draws what
+    is random in a variant anew for every evaluation sequence. `patience` is added to that of the point, in evaluations.
+    With `evaluates_short`, evaluation sequences have one write a symbol, however long training sequences are. `slow` names
+    variants that are trained with a tenth of the learning rate and four times the batch.
+    """
+
+    most_queries: int | None = None
+    redraws: bool = False
+    patience: int = 0
+    evaluates_short: bool = False
+    slow: frozenset[str] = frozenset()
+
+
+PROTOCOLS = {
+    "text": Protocol(),
+    # its loop stops at more than `patience` evaluations, not at as many; it evaluates S writes where it trains on 2S
+    "code": Protocol(most_queries=200, redraws=True, patience=1, evaluates_short=True, slow=frozenset({"fwm"})),
+}
 
 
 @dataclass(frozen=True)
@@ -128,31 +166,55 @@ def squared_error(answer: Tensor, targets: Tensor) -> Tensor:
     return (0.5 * (answer.square().sum(2) - 2 * right + 1)).mean()
 
 
-def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
-    """Train on fresh sequences, evaluate on others with every key queried, and record losses, accuracy and load.
+def check(point: Point) -> None:
+    """Refuse a protocol that there is not. Raises BadParameter."""
+    if (protocol := point.text("protocol")) not in PROTOCOLS:
+        raise BadParameter(f"no protocol '{protocol}'. {did_you_mean(protocol, PROTOCOLS)}")
 
-    The point holds key_width, batch, max_steps, evaluate_every, patience (evaluations) and target (loss).
+
+def point(**settings: Setting) -> Point:
+    """A point of the paper's protocol, with `settings` added or in place of its own."""
+    published = Point(
+        protocol="text", key_width=64, batch=32, max_steps=100_000, evaluate_every=100, patience=10, target=0.001
+    )
+    return Point({**published, **settings})
+
+
+def measure_retrieval(lab: Lab, symbols: int, length: int, repeats: bool) -> None:
+    """Train on fresh sequences of `length` writes, evaluate on others with every key queried; record losses, accuracy, load.
+
+    The point holds protocol, key_width, batch, max_steps, evaluate_every, patience (evaluations) and target (loss).
     """
     point, variant, form = lab.case.point, lab.mechanism(), lab.case.form
-    key_width = point.integer("key_width")
+    protocol = PROTOCOLS[point.text("protocol")]
+    key_width, batch, learning_rate = point.integer("key_width"), point.integer("batch"), LEARNING_RATE
+    if variant.name in protocol.slow:
+        batch, learning_rate = 4 * batch, learning_rate / 10
     model = Retrieval(variant, symbols, key_width, lab.generator("init")).to(lab.device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     training_data = lab.generator("data", "training")
-    evaluation_draws = lab.draws(1, key_width, "evaluation")
+    sequences = Sampler(symbols, length, repeats)
+    evaluated = Sampler(symbols, symbols if protocol.evaluates_short else length, repeats, protocol.most_queries)
     best = {"accuracy": 0.0}
     current = {"accuracy": 0.0, "keys": 0.0}
 
+    def evaluation_draws(*parts: int) -> Tensor | None:
+        return lab.draws(1, key_width, "evaluation", *(parts if protocol.redraws else ()))
+
+    def denominator(step: int) -> float:
+        return median_denominator(model, evaluated, lab, evaluation_draws(step, 0))
+
     def loss_of_step(step: int) -> Tensor:
-        asked = sequences(training_data, point.integer("batch"), False).to(lab.device)
+        asked = sequences(training_data, batch, False).to(lab.device)
         return squared_error(model.read(asked, form, lab.draws(1, key_width, "training", step)), asked.targets)
 
     def evaluate(step: int) -> float:
         data = lab.generator("data", "evaluation", step)
         loss = right = 0.0
         queries, keys = 0, 0
-        for _ in range(EVALUATION_SEQUENCES):
-            asked = sequences(data, 1, True).to(lab.device)
-            answer = model.read(asked, form, evaluation_draws)
+        for sequence in range(EVALUATION_SEQUENCES):
+            asked = evaluated(data, 1, True).to(lab.device)
+            answer = model.read(asked, form, evaluation_draws(step, sequence))
             count = asked.targets.shape[1]
             loss += squared_error(answer, asked.targets).item() * count
             right += (answer.argmax(2) == asked.targets).sum().item()
@@ -162,6 +224,8 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
         current["keys"] = keys / EVALUATION_SEQUENCES
         return loss / queries
 
+    if variant.denominators is not None:
+        lab.record("denominator_at_start", denominator(0))
     training = train(
         loss_of_step,
         evaluate,
@@ -169,7 +233,7 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
         Stopping(
             point.integer("max_steps"),
             point.integer("evaluate_every"),
-            point.integer("patience"),
+            point.integer("patience") + protocol.patience,
             point.number("target"),
         ),
         progress=lab.progress,
@@ -182,21 +246,55 @@ def measure_retrieval(lab: Lab, sequences: "Sampler", symbols: int) -> None:
     lab.record("training_steps", training.steps)
     lab.record("training_seconds", training.training_seconds + training.evaluation_seconds)
     lab.record("milliseconds_per_step", 1e3 * training.training_seconds / training.steps)
+    if variant.denominators is not None:
+        lab.record("denominator_at_end", denominator(training.steps))
+    if variant.feature_width is not None:
+        lab.record("feature_width", variant.feature_width(key_width))
+    if variant.features is not None:
+        lab.record("feature_rank", feature_rank(lab, key_width))
     lab.curve("evaluation_loss", "step", [step for step, _ in training.curve], [loss for _, loss in training.curve])
 
 
-class Sampler:
-    """Draws sequences: `sampler(generator, batch, asks_all)`. One query a sequence in training, every written key in evaluation."""
+def median_denominator(model: Retrieval, sequences: "Sampler", lab: Lab, draws: Tensor | None) -> float:
+    """The median over queries of z . phi(q), before an epsilon is added to it, in the model's own dtype."""
+    variant = model.variant
+    assert variant.denominators is not None
+    data = lab.generator("data", "denominators")
+    found = []
+    with torch.no_grad():
+        for _ in range(EVALUATION_SEQUENCES):
+            k, q, beta = model.inputs(sequences(data, 1, True).to(lab.device))
+            given = {} if variant.draws is None else {"draws": draws}
+            found.append(variant.denominators(q, k, beta, **given).flatten())
+    return torch.cat(found).median().item()
 
-    def __init__(self, symbols: int, length: int, repeats: bool) -> None:
-        self.symbols, self.length, self.repeats = symbols, length, repeats
+
+def feature_rank(lab: Lab, key_width: int) -> int:
+    """How many dimensions the features of Gaussian keys span: the rank of D + 64 feature vectors, in float64."""
+    variant = lab.mechanism()
+    assert variant.features is not None
+    assert variant.feature_width is not None
+    width = variant.feature_width(key_width)
+    keys = torch.randn(1, width + 64, 1, key_width, generator=lab.generator("rank"), dtype=torch.float64)
+    draws = lab.draws(1, key_width, "rank")
+    given = {} if draws is None else {"draws": draws.cpu()}
+    return int(torch.linalg.matrix_rank(variant.features(keys, **given)[0, :, 0]).item())
+
+
+class Sampler:
+    """Draws sequences: `sampler(generator, batch, asks_all)`. One query a sequence in training, every written key in evaluation,
+    or the `most_queries` with the smallest numbers.
+    """
+
+    def __init__(self, symbols: int, length: int, repeats: bool, most_queries: int | None = None) -> None:
+        self.symbols, self.length, self.repeats, self.most_queries = symbols, length, repeats, most_queries
 
     def __call__(self, generator: torch.Generator, batch: int, asks_all: bool) -> Sequences:
         """Keys and values drawn with replacement where `repeats`, else as two independent permutations."""
         keys, values = self._symbols(generator, batch), self._symbols(generator, batch)
         if asks_all:
             assert batch == 1
-            queries = torch.unique(keys).unsqueeze(0)
+            queries = torch.unique(keys)[: self.most_queries].unsqueeze(0)
         else:
             asked = torch.randint(self.length, (batch, 1), generator=generator)
             queries = keys.gather(1, asked)

@@ -53,17 +53,17 @@ def test_training_ends_at_the_first_evaluation_that_reaches_the_target() -> None
     assert (trained.steps, trained.ending, trained.best_loss) == (20, "target", 0.01)
 
 
-def test_training_ends_after_more_evaluations_than_its_patience_without_a_new_best() -> None:
-    # the best is the second; with a patience of 2 the third in a row that is not better is one too many
+def test_training_ends_after_as_many_evaluations_as_its_patience_without_a_new_best() -> None:
+    # the best is the second; with a patience of 3 the third in a row that is not better is the last
     slope = Slope([0.5, 0.4, 0.4, 0.45, 0.41, 0.1])
-    trained = slope.train(Stopping(max_steps=100, evaluate_every=1, patience=2))
+    trained = slope.train(Stopping(max_steps=100, evaluate_every=1, patience=3))
     assert (trained.steps, trained.ending, trained.best_step) == (5, "patience", 2)
     assert (trained.best_loss, trained.last_loss) == (0.4, 0.41)
 
 
 def test_a_new_best_restores_patience() -> None:
     slope = Slope([0.5, 0.6, 0.4, 0.6, 0.3, 0.6, 0.7])
-    assert slope.train(Stopping(max_steps=7, evaluate_every=1, patience=1)).steps == 7
+    assert slope.train(Stopping(max_steps=7, evaluate_every=1, patience=2)).steps == 7
 
 
 def test_every_new_best_is_told() -> None:

@@ -1,5 +1,7 @@
 """The fast retrieval model computes what the straightforward one does, and the sequences are the paper's."""
 
+from collections.abc import Iterable
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,12 +9,22 @@ from hypothesis import strategies as st
 from straightforward import ElementwisePlusOne, Products, delta_rule_loss, sum_rule_loss
 from torch import Tensor
 
+from attnbench.harness.errors import BadParameter
 from attnbench.harness.lab import Lab
 from attnbench.harness.probes import counted_work
 from attnbench.harness.seeds import generator
 from attnbench.harness.spec import Case, Point
 from attnbench.suites import capacity, rewrite
-from attnbench.suites.tasks.associative import READOUT, Retrieval, Sampler, Sequences, squared_error
+from attnbench.suites.tasks.associative import (
+    READOUT,
+    Retrieval,
+    Sampler,
+    Sequences,
+    feature_rank,
+    median_denominator,
+    point,
+    squared_error,
+)
 from attnbench.variants import find
 
 RULES = {
@@ -103,9 +115,8 @@ def test_the_load_of_a_rewriting_sequence_is_the_expected_one() -> None:
 
 
 def test_the_data_do_not_depend_on_the_variant_or_the_form() -> None:
-    point = Point(pairs=5, key_width=4)
     labs = [
-        Lab(Case("capacity", name, form, point, 3, "smoke"), find(name))
+        Lab(Case("capacity", name, form, Point(pairs=5, key_width=4), 3, "smoke"), find(name))
         for name, form in (("linear", "readout"), ("delta", "recurrent"))
     ]
     first, second = (Sampler(5, 5, repeats=False)(lab.generator("data", "training"), 8, asks_all=False) for lab in labs)
@@ -129,6 +140,148 @@ def test_a_case_records_its_metrics_and_its_learning_curve(suite: object, name: 
     (curve,) = lab.curves
     assert curve.x == (10, 20)
     assert recorded["retrieval_loss"] == min(curve.y)
+
+
+def measured(suite: object, name: str, at: Point, seed: int = 0, form: str = READOUT) -> Lab:
+    lab = Lab(Case(suite.SUITE.name, name, form, at, seed, "smoke"), find(name))  # type: ignore[attr-defined]
+    suite.measure(lab)  # type: ignore[attr-defined]
+    return lab
+
+
+def recorded(lab: Lab) -> dict[str, float]:
+    return {one.metric: one.value for one in lab.measurements}
+
+
+SMALL = {"key_width": 8, "batch": 4, "max_steps": 10, "evaluate_every": 5}
+
+
+def test_the_code_protocol_asks_at_most_200_keys_those_with_the_smallest_numbers() -> None:
+    asked = Sampler(300, 300, repeats=False, most_queries=200)(generator("capped"), 1, asks_all=True)
+    assert asked.queries[0].tolist() == list(range(200))
+    assert asked.targets[0].tolist() == [
+        dict(zip(asked.keys[0].tolist(), asked.values[0].tolist(), strict=True))[key] for key in range(200)
+    ]
+
+
+def test_the_code_protocol_evaluates_rewriting_on_half_the_length_it_trains_on() -> None:
+    # of S keys, S writes reach 0.632 S and 2S writes 0.865 S in the mean (S large); 20 sequences of 50 keys
+    loads = {
+        protocol: recorded(measured(rewrite, "linear", point(keys=50, protocol=protocol, **SMALL)))["distinct_keys"]
+        for protocol in ("text", "code")
+    }
+    assert loads["text"] == pytest.approx(50 * (1 - (1 - 1 / 50) ** 100), rel=0.05)
+    assert loads["code"] == pytest.approx(50 * (1 - (1 - 1 / 50) ** 50), rel=0.05)
+
+
+@pytest.mark.parametrize(("protocol", "patience"), [("text", 2), ("code", 3)])
+def test_the_code_protocol_waits_one_evaluation_longer_for_a_new_best(protocol: str, patience: int) -> None:
+    # evaluated at every step, with two random directions, the loss scatters, so training soon stops
+    at = point(pairs=8, protocol=protocol, **{**SMALL, "patience": 2, "max_steps": 500, "evaluate_every": 1})
+    (curve,) = measured(capacity, "performer-m2", at).curves
+    assert len(curve.y) < 500
+    assert len(curve.y) - 1 - curve.y.index(min(curve.y)) == patience
+
+
+@pytest.mark.parametrize(
+    ("protocol", "different"), [("text", 1), ("code", 2 * 20)], ids=["one draw", "a draw for each sequence"]
+)
+def test_what_is_random_is_drawn_anew_in_evaluation_under_the_code_protocol(
+    protocol: str, different: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    original = Lab.draws
+
+    def watched(lab: Lab, heads: int, key_width: int, *parts: str | int) -> Tensor | None:
+        drawn.append(parts)
+        return original(lab, heads, key_width, *parts)
+
+    monkeypatch.setattr(Lab, "draws", watched)
+    measured(capacity, "performer-m4", point(pairs=4, protocol=protocol, **SMALL))
+    in_evaluation = {parts for parts in drawn if parts[0] == "evaluation" and parts[1:2] != (0,)}
+    assert len(in_evaluation) == different
+    assert len({parts for parts in drawn if parts[0] == "training"}) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "expected"),
+    [("fwm", "text", (1e-3, 4)), ("fwm", "code", (1e-4, 16)), ("dpfp-nu1+fwm", "code", (1e-3, 4))],
+)
+def test_the_code_protocol_trains_fwm_on_tanh_keys_slower_and_in_larger_batches(
+    name: str, protocol: str, expected: tuple[float, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, batches = [], set()
+    adam, sample = torch.optim.Adam, Sampler.__call__
+
+    def watched_adam(parameters: Iterable[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        rates.append(lr)
+        return adam(parameters, lr=lr)
+
+    def watched_sample(sampler: Sampler, generator: torch.Generator, batch: int, asks_all: bool) -> Sequences:
+        batches.add(batch)
+        return sample(sampler, generator, batch, asks_all)
+
+    monkeypatch.setattr(torch.optim, "Adam", watched_adam)
+    monkeypatch.setattr(Sampler, "__call__", watched_sample)
+    measured(rewrite, name, point(keys=3, protocol=protocol, **SMALL), form="recurrent")
+    assert (rates[0], max(batches)) == expected
+
+
+@pytest.mark.parametrize("suite", [capacity, rewrite])
+def test_a_protocol_that_there_is_not_is_refused_with_the_nearest_one(suite: object) -> None:
+    with pytest.raises(BadParameter, match="code"):
+        suite.SUITE.check(point(pairs=5, protocol="cod"))  # type: ignore[attr-defined]
+
+
+def test_the_denominator_is_the_sum_of_products_of_features() -> None:
+    lab = Lab(Case("capacity", "linear", READOUT, point(pairs=6), 0, "smoke"), find("linear"))
+    model, sequences = double("linear", symbols=6, key_width=4), Sampler(6, 6, repeats=False)
+    data = lab.generator("data", "denominators")
+    by_hand = []
+    for _ in range(20):
+        k, q, _ = model.inputs(sequences(data, 1, True))
+        phi_k, phi_q = ((torch.nn.functional.elu(x) + 1)[0, :, 0] for x in (k, q))
+        by_hand += (phi_q @ phi_k.sum(0)).tolist()
+    assert median_denominator(model, sequences, lab, None) == pytest.approx(torch.tensor(by_hand).median().item())
+
+
+def test_the_published_performer_divides_by_less_than_its_epsilon_and_the_scaled_one_does_not() -> None:
+    # keys grow with the width 2.2 S of their embeddings: at S = 100 |k|^2 is about 75, so products carry exp(-75)
+    at = point(pairs=100, max_steps=1, evaluate_every=1)
+    published, scaled = (
+        recorded(measured(capacity, name, at))["denominator_at_start"]
+        for name in ("performer-m64", "performer-m64+scaled")
+    )
+    assert published < 1e-9
+    assert scaled > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "key_width", "rank"),
+    [
+        ("linear", 6, 6),
+        ("delta", 6, 6),
+        ("fwp1991", 6, 6),
+        ("dpfp-nu1", 6, 12),
+        ("dpfp-nu3", 6, 36),
+        # at K = 4 shifts 3 and 5 repeat each other, and shift 4 is dead: 2 K (K - 1) = 24 is all there is
+        ("dpfp-nu3", 4, 24),
+        ("performer-m5", 6, 10),
+    ],
+)
+def test_the_rank_is_what_the_features_span(name: str, key_width: int, rank: int) -> None:
+    lab = Lab(Case("capacity", name, READOUT, point(pairs=6), 0, "smoke"), find(name))
+    assert feature_rank(lab, key_width) == rank
+
+
+def test_softmax_has_neither_features_nor_a_rank_nor_a_denominator() -> None:
+    found = recorded(measured(capacity, "softmax", point(pairs=4, **SMALL)))
+    assert not {"feature_width", "feature_rank", "denominator_at_start"} & set(found)
+
+
+@pytest.mark.parametrize("name", ["performer-m8", "dpfp-nu1+delta"])
+def test_the_same_case_gives_the_same_losses_to_the_last_bit(name: str) -> None:
+    first, second = (measured(capacity, name, point(pairs=12, **{**SMALL, "max_steps": 40})) for _ in range(2))
+    assert first.curves == second.curves
 
 
 def test_the_work_of_one_more_sequence_grows_by_its_answer_alone_with_the_one_hot_width() -> None:
