@@ -24,7 +24,8 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 class Planned:
     """A case that is to be done, with all that its worker has to know.
 
-    `address` finds the variant: its name, or the file it lies in; empty for a reference. `module` holds the suite.
+    `address` finds the variant: its name, or the file it lies in; empty for a reference. `module` holds the suite; `axis` and
+    `metrics` are what the suite is read by, the first metric first.
     """
 
     case: Case
@@ -34,6 +35,7 @@ class Planned:
     timeout_seconds: float
     expected_seconds: float
     axis: str = ""
+    metrics: tuple[str, ...] = ()
     is_timing: bool = False
     isolates: bool = False
     facts: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from attnbench.harness.jobs import Outcome, Planned
 from attnbench.harness.metrics import METRICS
-from attnbench.harness.rows import Status
+from attnbench.harness.rows import Measurement, Status
 
 COLOURS = {Status.OK: "green", Status.SKIPPED: "dim", Status.DIVERGED: "yellow"}
 
@@ -90,7 +90,7 @@ class Display:
         self.taken[planned.case.suite].append(outcome.seconds)
         self.expected[planned.case.suite].append(planned.expected_seconds)
         self._over(planned)
-        headline = next(iter(outcome.measurements), None)
+        headline = _headline(planned, outcome)
         if outcome.status is Status.OK and headline is not None:
             unit = METRICS[headline.metric].unit
             said = f"{headline.metric} {headline.value:.4g}" + ("" if unit == "1" else f" {unit}")
@@ -127,6 +127,12 @@ class Display:
         guessed = sum(self.expected[planned.case.suite])
         ratio = sum(self.taken[planned.case.suite]) / guessed if guessed else 1.0
         return planned.expected_seconds * ratio
+
+
+def _headline(planned: Planned, outcome: Outcome) -> Measurement | None:
+    """The measurement that the suite is read by, else the first there is."""
+    rank = {name: at for at, name in enumerate(planned.metrics)}
+    return min(outcome.measurements, key=lambda one: rank.get(one.metric, len(rank)), default=None)
 
 
 def _where(planned: Planned) -> str:

@@ -161,6 +161,7 @@ def _planned(asked: Asked, origins: Sequence[Path], hashes: Mapping[str, str], o
         timeout_seconds=asked.grid.timeout_seconds,
         expected_seconds=asked.grid.seconds_per_case,
         axis=suite.axis,
+        metrics=suite.metrics,
         is_timing=suite.is_timing,
         isolates=suite.isolates or (options.isolates and not suite.is_timing),
         facts={name: fact for name, fact in facts.items() if fact},

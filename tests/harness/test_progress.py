@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -31,6 +32,17 @@ def log() -> Console:
 def said(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def test_a_line_shows_the_metric_that_the_suite_is_read_by_whatever_was_measured_first(log: Console) -> None:
+    todo = [replace(case("linear"), metrics=("retrieval_loss", "training_steps")), case("delta")]
+    both = (Measurement("training_steps", 300.0), Measurement("retrieval_loss", 0.25))
+    with Display(log, todo, 1) as display:
+        for one in todo:
+            display.over(one, Outcome(Status.OK, seconds=1.0, measurements=both))
+    first, second = said(log).splitlines()
+    assert "seed=0: retrieval_loss 0.25 (" in first
+    assert "seed=0: training_steps 300 steps (" in second
 
 
 def test_in_a_log_each_case_is_one_line_however_long_with_what_tells_it_from_others(log: Console) -> None:
