@@ -40,6 +40,17 @@ METRICS: dict[str, Metric] = {
             "Fraction of queries whose largest output component is the stored value, at the step of the best loss.",
         ),
         Metric(
+            "recall_accuracy",
+            "fraction",
+            "higher",
+            "Fraction of queries in unseen sequences whose most likely answer, of the whole vocabulary, is the value "
+            "written with the key, at the last evaluation.",
+            "arXiv:2312.04927",
+        ),
+        Metric(
+            "recall_loss", "nat", "lower", "Mean cross-entropy of the right value over those queries, at the same time."
+        ),
+        Metric(
             "distinct_keys", "keys", "neither", "Mean number of different keys in an evaluation sequence: the load."
         ),
         Metric(
@@ -109,6 +120,19 @@ METRICS: dict[str, Metric] = {
             "nat",
             "lower",
             "Mean cross-entropy of a subword over the last tenth of the training steps.",
+        ),
+        Metric(
+            "classification_accuracy",
+            "fraction",
+            "higher",
+            "Fraction of held-out samples whose class has the highest score, after the last training step.",
+            "arXiv:2011.04006, section 3",
+        ),
+        Metric(
+            "classification_loss",
+            "nat",
+            "lower",
+            "Mean cross-entropy of the class of a held-out sample, after the last training step.",
         ),
         Metric(
             "training_tokens_per_second",

@@ -106,7 +106,7 @@ SUITE = Suite(
             seconds_per_case=75,
         ),
     },
-    forms=("sdpa", "chunkwise", "parallel", "recurrent"),
+    forms=("sdpa", "chunkwise", "gram", "parallel", "recurrent"),
     references=tuple(FLOORS),
     data=lambda point: (point.text("data"),),
     data_hash=lambda point, hashes: corpus_hash(hashes[point.text("data")], vocabulary=point.integer("vocabulary")),

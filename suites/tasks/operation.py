@@ -16,7 +16,7 @@ from attnbench.harness.spec import Point
 from attnbench.variants.contract import Memory
 
 PHASES = ("training", "prefill", "decoding")
-FORMS = ("sdpa", "chunkwise", "parallel", "recurrent")
+FORMS = ("sdpa", "chunkwise", "gram", "parallel", "recurrent")
 DECODED_TOKENS = 16
 
 
