@@ -47,6 +47,11 @@ Forms = Annotated[
     list[str] | None, typer.Option("--form", "-f", help="A form in place of each suite's choice. May be repeated.")
 ]
 
+Measured = Annotated[
+    bool,
+    typer.Option("--measured/--no-measured", help="Show rows shipped with attnbench where the database has none."),
+]
+
 
 @app.command()
 def run(
@@ -97,7 +102,7 @@ def run(
         typer.echo("attnbench: stopped; what has ended is stored, and the same command goes on from there", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if report is not None:
-        _write_report(db, report)
+        _write_report(db, report, measured=True)
     raise typer.Exit(code)
 
 
@@ -133,25 +138,98 @@ def show(
     variant: Variants = None,
     scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="Only these metrics; see `attnbench ls metrics`.")] = None,
+    measured: Measured = False,
     db: Database = DATABASE,
 ) -> None:
     """Print the tables of what is stored."""
     from rich.console import Console
 
     from attnbench.harness.store import Store
+    from attnbench.reports.measured import overlaid
     from attnbench.reports.terminal import show as show_tables
 
     with Store.open(db, writes=False) as store:
-        show_tables(store, Console(), suites=suites, variants=variant, scales=scale, metrics=metric)
+        read = overlaid(store) if measured else store
+        chosen = {"suites": suites, "variants": variant, "scales": scale, "metrics": metric}
+        show_tables(read, Console(), **chosen, runs=read.runs())
+
+
+@app.command()
+def verdicts(
+    suites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all that something is published of.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    measured: Measured = True,
+    db: Database = DATABASE,
+) -> None:
+    """Hold published claims against what is stored: reproduced, direction only, contradicted, and why.
+
+    No verdict is an error: exits with 0 whatever they are.
+    """
+    from rich.console import Console
+
+    from attnbench.harness.store import Store
+    from attnbench.reports.measured import overlaid
+    from attnbench.reports.verdict_board import show_verdicts
+
+    with Store.open(db, writes=False) as store:
+        show_verdicts(overlaid(store) if measured else store, Console(), suites=suites, as_json=as_json)
 
 
 @app.command()
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("attnbench.html"),
+    measured: Measured = True,
     db: Database = DATABASE,
 ) -> None:
     """Write one self-contained HTML file from the database."""
-    _write_report(db, output)
+    _write_report(db, output, measured=measured)
+
+
+@app.command()
+def export(
+    suites: Suites = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; attnbench.jsonl.xz or attnbench.csv if not given.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="rows (compressed text, which import reads) or csv (flat, without curves).")
+    ] = "rows",
+    variant: Annotated[list[str] | None, typer.Option("--variant", "-v", help="Only these variants.")] = None,
+    scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
+    run_id: Annotated[list[str] | None, typer.Option("--run", help="Only these runs; see `attnbench ls runs`.")] = None,
+    latest: Annotated[bool, typer.Option(help="Only the newest attempt of each case.")] = False,
+    artefacts: Annotated[bool, typer.Option(help="Texts that belong to attempts, too.")] = False,
+    db: Database = DATABASE,
+) -> None:
+    """Write attempts, with their runs, samples and curves, to one compact file."""
+    from attnbench.harness.exchange import export as write_file
+
+    said = write_file(
+        db,
+        output,
+        form,
+        suites=suites or (),
+        variants=variant or (),
+        scales=scale or (),
+        runs=run_id or (),
+        latest=latest,
+        artefacts=artefacts,
+    )
+    typer.echo(said)
+
+
+@app.command(name="import")
+def import_files(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files that `attnbench export` wrote.")],
+    db: Database = DATABASE,
+) -> None:
+    """Add the rows of files to the database; what it has already is not added again."""
+    from attnbench.harness.exchange import bring_in
+
+    for said in bring_in(db, files):
+        typer.echo(said)
 
 
 @data_app.command(name="fetch")
@@ -186,10 +264,10 @@ def new_variant(
     typer.echo(f"{path}\nnext: attnbench check {path}:VARIANT; attnbench run --variant {path}:VARIANT")
 
 
-def _write_report(db: str, output: Path) -> None:
+def _write_report(db: str, output: Path, *, measured: bool) -> None:
     from attnbench.reports.write import write_report
 
-    typer.echo(f"report: {write_report(db, output)}")
+    typer.echo(f"report: {write_report(db, output, measured=measured)}")
 
 
 def main() -> None:

@@ -11,12 +11,14 @@ from attnbench.reports.numbers import setting_written
 from attnbench.reports.tables import (
     RETRIEVES,
     Conditions,
+    Floor,
     SuiteFacts,
     Summary,
     SummaryLine,
-    above_floor,
+    beaten_by_counting,
     floors,
     frame,
+    hardest,
     metric_words,
     order,
     summary,
@@ -81,8 +83,8 @@ def headline(part: Part) -> Headline:
     else:
         far = axis_values[-1] if axis_values else ""
         says = f"{name} at {axis} {setting_written(far)}"
-        bottom = floors(summed)
-        floor = bottom.get(far, min(bottom.values(), key=lambda one: one[1], default=None))
+        counted = floors(summed, better)
+        floor = counted.get(far, hardest(counted.values(), better))
         found = [(line, _at(line, sums, far, floor)) for line in lines]
     cells: dict[str, Cell] = {}
     for variant in dict.fromkeys(str(line.key[0]) for line in lines):
@@ -115,11 +117,11 @@ def _reach(line: SummaryLine, sums: Summary, axis_values: Sequence[Setting]) -> 
     return Cell(sums.metric, setting_written(reached), value=value, remark=remark, attempts=attempts)
 
 
-def _at(line: SummaryLine, sums: Summary, far: Setting, floor: tuple[str, float] | None) -> Cell:
+def _at(line: SummaryLine, sums: Summary, far: Setting, floor: Floor | None) -> Cell:
     if far not in line.cells:
         return Cell(sums.metric)
     cell = cell_of(line.cells[far], sums)
-    return cell if cell.value is None else replace(cell, mark=above_floor(cell.value, floor))
+    return cell if cell.value is None else replace(cell, mark=beaten_by_counting(cell.value, floor, sums.better))
 
 
 def _rank(cell: Cell, better: str) -> tuple[bool, float]:

@@ -1,4 +1,4 @@
-"""How curves and points are put on a canvas: the only file that knows matplotlib's and seaborn's calls."""
+"""How curves and points are put on a canvas. Only this file and `panels.py` know matplotlib's and seaborn's calls."""
 
 import math
 import re
@@ -144,7 +144,8 @@ def points_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
     axes.set_ylim(-0.7, len(models) - 0.3)
     axes.set_xscale(scales.y)
     if floors:
-        _shade_beyond(axes, min(curve.ys[-1] for curve in floors))
+        ends = [curve.ys[-1] for curve in floors]
+        _shade_beyond(axes, max(ends) if scales.better == "higher" else min(ends), scales.better)
     _ticked(axes.xaxis, scales.y, scales.unit)
     axes.grid(visible=True, axis="both", color=_GREY, alpha=0.22, lw=0.7)
     axes.set_xlabel(scales.y_head, color=INK)
@@ -210,10 +211,11 @@ def _named_above(axes: "Axes", name: str, value: float, *, row: int) -> None:
     )
 
 
-def _shade_beyond(axes: "Axes", value: float) -> None:
+def _shade_beyond(axes: "Axes", value: float, better: str) -> None:
     """A tint where the numbers compare nothing, since counting reaches them too."""
     low, high = axes.get_xlim()
-    axes.axvspan(value, max(high, value), color=_GREY, alpha=0.1, lw=0, zorder=0)
+    end = min(low, value) if better == "higher" else max(high, value)
+    axes.axvspan(value, end, color=_GREY, alpha=0.1, lw=0, zorder=0)
     axes.set_xlim(low, high)
 
 

@@ -223,7 +223,7 @@ def _caption(curves: Sequence[Curve], missing: Sequence[str]) -> str:
     if any(curve.published for curve in curves):
         parts.append("Thin and dotted, or a tick: the published number of the same variant.")
     if any(curve.is_floor for curve in curves):
-        parts.append("Dashed: what counting words reaches; numbers beyond the lower one compare nothing.")
+        parts.append("Dashed: what counting reaches; numbers that its best line beats compare nothing.")
     if any(curve.has_spread for curve in curves):
         parts.append("Bands and bars: the spread that the table gives.")
     if missing:

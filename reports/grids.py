@@ -15,13 +15,15 @@ from attnbench.reports.published import Published, find
 from attnbench.reports.tables import (
     FLOOR_FORM,
     NOT_SET,
+    Floor,
     Layout,
     SuiteFacts,
     Summary,
-    above_floor,
+    beaten_by_counting,
     column,
     floors,
     frame,
+    hardest,
     metric_words,
     order,
     summary,
@@ -174,7 +176,7 @@ def _along_axis(
     sums: Summary, suite: SuiteFacts, numbers: Sequence[Published], axis_values: Sequence[Setting]
 ) -> Table:
     summed = list(sums.lines())
-    bottom = floors(summed)
+    counted = floors(summed, sums.better)
     theirs = [one for one in numbers if one.metric == sums.metric]
     asked = [at for at in axis_values if any(at in line.cells for line in summed)]
     lines = []
@@ -185,7 +187,7 @@ def _along_axis(
             cell = _beside_published(
                 cell, find(theirs, suite.name, line.key[0], sums.metric, sums.point(line, at)), sums
             )
-            cells.append(cell if line.is_floor else _marked(cell, bottom.get(at, bottom.get(NOT_SET))))
+            cells.append(cell if line.is_floor else _marked(cell, counted.get(at, counted.get(NOT_SET)), sums.better))
         lines.append(Line(line.key[0], _labels(line.key), tuple(cells), line.is_floor))
     notes = (*_metric_notes(sums.metric), *_settings_notes(sums.layout, sums.axis))
     return Table(
@@ -208,7 +210,7 @@ def _by_metric(all_sums: Sequence[Summary], suite: SuiteFacts, numbers: Sequence
     floor_keys: set[tuple[Any, ...]] = set()
     for sums in all_sums:
         summed = list(sums.lines())
-        lowest = min(floors(summed).values(), key=lambda floor: floor[1], default=None)
+        floor = hardest(floors(summed, sums.better).values(), sums.better)
         for line in summed:
             at, statistics = next(iter(line.cells.items()))
             point = sums.point(line, at)
@@ -217,7 +219,7 @@ def _by_metric(all_sums: Sequence[Summary], suite: SuiteFacts, numbers: Sequence
             cell = _beside_published(
                 cell_of(statistics, sums), find(numbers, suite.name, line.key[0], sums.metric, point), sums
             )
-            cells.setdefault(key, {})[sums.metric] = cell if line.is_floor else _marked(cell, lowest)
+            cells.setdefault(key, {})[sums.metric] = cell if line.is_floor else _marked(cell, floor, sums.better)
             for name, value in zip(varying, values, strict=True):
                 labels.setdefault(key, {}).setdefault(name, []).append(value)
             if line.is_floor:
@@ -245,8 +247,8 @@ def _labels(key: Sequence[Any]) -> tuple[str, ...]:
     return (str(key[0]), *map(setting_written, key[1:]))
 
 
-def _marked(cell: Cell, floor: tuple[str, float] | None) -> Cell:
-    return cell if cell.value is None else replace(cell, mark=above_floor(cell.value, floor))
+def _marked(cell: Cell, floor: Floor | None, better: str) -> Cell:
+    return cell if cell.value is None else replace(cell, mark=beaten_by_counting(cell.value, floor, better))
 
 
 def _beside_published(cell: Cell, theirs: Published | None, sums: Summary) -> Cell:

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from attnbench.harness.rows import Row, Status
+from attnbench.harness.rows import Row, Series, Status
 from attnbench.reports.board import Part, board
 from attnbench.reports.figures import Figure, figures
 from attnbench.reports.grids import Table, tables
+from attnbench.reports.measured import is_shipped, origins
 from attnbench.reports.numbers import seconds_written, setting_written, written
 from attnbench.reports.palette import MARKERS, Look, looks
+from attnbench.reports.passage import Passage
 from attnbench.reports.published import Published, published
+from attnbench.reports.synthetic import passages
 from attnbench.reports.tables import (
     FLOOR_FORM,
     SuiteFacts,
@@ -30,6 +33,7 @@ from attnbench.reports.tables import (
     order,
     status_words,
 )
+from attnbench.reports.verdict_board import because, verdict_board
 
 
 class RunFacts(Protocol):
@@ -105,12 +109,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Section:
-    """One suite under one set of conditions, ready to be shown."""
+    """One suite under one set of conditions, ready to be shown. `origins` says which of its rows were shipped."""
 
     part: Part
     anchor: str
+    origins: tuple[str, ...]
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...]
+    passages: tuple[Passage, ...]
     failures: tuple[Failure, ...]
     sources: tuple[Source, ...]
 
@@ -132,8 +138,12 @@ def page(
     numbers: Iterable[Published] | None = None,
     title: str = "attnbench",
     database: str = "attnbench.db",
+    curves: Mapping[int, Sequence[Series]] | None = None,
 ) -> str:
-    """The HTML text. `numbers` are published ones to set beside the measured (all that are known, if not given)."""
+    """The HTML text. `numbers` are published ones to set beside the measured (all that are known, if not given).
+
+    `curves` are the series of attempts, as `store.series` gives them.
+    """
     theirs = published() if numbers is None else tuple(numbers)
     drawn = looks(row.variant for row in rows)
     parts = parts_of(rows, suites)
@@ -143,7 +153,7 @@ def page(
     return template.render(
         title=title,
         database=database,
-        chapters=_chapters([_section(part, drawn, theirs) for part in parts]),
+        chapters=_chapters([_section(part, drawn, theirs, runs, curves or {}) for part in parts]),
         conditions=sorted({f"{part.conditions.scale} scale on {part.conditions.device}" for part in parts}),
         crowded={suite for suite, count in Counter(part.suite.name for part in parts).items() if count > 1},
         variants=variants,
@@ -152,7 +162,9 @@ def page(
         looks=drawn,
         markers=MARKERS,
         statuses=Counter(case.status.value for case in cases).most_common(),
+        shipped=sum(map(is_shipped, cases)),
         started=sorted(case.started_at for case in cases),
+        claimed=verdict_board(rows),
     )
 
 
@@ -250,11 +262,17 @@ def command_of(row: Row, varying: Iterable[str] = ()) -> str:
 
 def machines_of(rows: Iterable[Row], runs: Sequence[RunFacts]) -> tuple[Machine, ...]:
     """The runs that the rows come from, together where machine, versions, commit and environment are the same."""
-    used = {row.run_id for row in rows}
+    used = _attempts(rows)
+    own = {row.run_id for row in used if not is_shipped(row)}
+    theirs = {row.run_id for row in used} - own
     groups: dict[tuple[Any, ...], list[RunFacts]] = {}
-    for run in sorted((run for run in runs if run.id in used), key=lambda run: (run.started_at, run.id)):
-        groups.setdefault((tuple(_facts(run)), tuple(sorted(run.environment.items()))), []).append(run)
+    for run in sorted((run for run in runs if run.id in own | theirs), key=lambda run: (run.started_at, run.id)):
+        facts = (*([_SHIPPED] if run.id in theirs else []), *_facts(run))
+        groups.setdefault((facts, tuple(sorted(run.environment.items()))), []).append(run)
     return tuple(Machine(facts, environment, tuple(group)) for (facts, environment), group in groups.items())
+
+
+_SHIPPED = ("rows", "shipped with attnbench, not measured for this database")
 
 
 def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
@@ -270,14 +288,22 @@ def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
     yield "commit", f"{commit}, with changes that are in no commit" if run.is_dirty else commit
 
 
-def _section(part: Part, drawn: Mapping[str, Look], numbers: Sequence[Published]) -> Section:
+def _section(
+    part: Part,
+    drawn: Mapping[str, Look],
+    numbers: Sequence[Published],
+    runs: Sequence[RunFacts],
+    curves: Mapping[int, Sequence[Series]],
+) -> Section:
     suite, conditions = part.suite, part.conditions
     anchor = _slug("-".join(filter(None, (suite.name, conditions.scale, conditions.device, conditions.testbed))))
     return Section(
         part,
         anchor,
+        origins(part.rows, runs),
         tables(part.rows, suite, numbers),
         figures(part.rows, suite, drawn, numbers, prefix=anchor),
+        passages(part.rows, suite, drawn, curves, prefix=anchor),
         failures_of(part.rows, suite.axis),
         sources_of(part.rows, suite.axis),
     )
@@ -320,8 +346,10 @@ def _environment() -> Any:
         moment=lambda when: f"{when:%Y-%m-%d %H:%M} UTC",
         quoted=shlex.quote,
         breakable=_breakable,
+        because=because,
         slug=_slug,
     )
+    environment.tests["shipped"] = is_shipped
     return environment
 
 

@@ -148,11 +148,13 @@ class Summary:
     `cells` has a row for each: `median`, `low`, `high`, `n`, and what went wrong. `n` counts attempts (seeds), or the
     raw samples of a single attempt that has some: `counted` says which. The spread from `low` to `high` is the
     interquartile range, or min–max where n < 4: `spread` says which. Only attempts that ended as ok enter; `failed`
-    counts the others by their words, each as "status: reason"; `asked` counts all.
+    counts the others by their words, each as "status: reason"; `asked` counts all. `better` is the metric's good
+    direction: lower, higher or neither.
     """
 
     metric: str
     unit: str
+    better: str
     axis: str
     layout: Layout
     by: tuple[str, ...]
@@ -208,7 +210,8 @@ def summary(data: "pd.DataFrame", metric: str, axis: str) -> Summary:
         parts.setdefault(tuple(case[column(name)] for name in keys), []).append(case)
     cells = [{**dict(zip(keys, key, strict=True)), **_statistics(part)} for key, part in parts.items()]
     unit = str(measured["unit"].iloc[0]) if len(measured) else "1"
-    return Summary(metric, unit, axis, plan, by, pd.DataFrame(cells, columns=[*keys, *_STATISTICS]))
+    better = str(measured["better"].iloc[0]) if len(measured) else "neither"
+    return Summary(metric, unit, better, axis, plan, by, pd.DataFrame(cells, columns=[*keys, *_STATISTICS]))
 
 
 def asked(data: "pd.DataFrame", metric: str, axis: str) -> "pd.DataFrame":
@@ -225,19 +228,30 @@ def asked(data: "pd.DataFrame", metric: str, axis: str) -> "pd.DataFrame":
     return data[keep]
 
 
-def floors(lines: Iterable[SummaryLine]) -> dict[Setting, tuple[str, float]]:
-    """For each axis value the name and value of the lowest counted floor."""
-    best: dict[Setting, tuple[str, float]] = {}
+Floor = tuple[str, float]
+
+
+def floors(lines: Iterable[SummaryLine], better: str) -> dict[Setting, Floor]:
+    """For each axis value the name and value of the counted floor that is hardest to beat."""
+    found: dict[Setting, list[Floor]] = {}
     for line in lines:
         for at, cell in line.cells.items():
-            if line.is_floor and cell["n"] and (at not in best or cell["median"] < best[at][1]):
-                best[at] = (str(line.key[0]), cell["median"])
-    return best
+            if line.is_floor and cell["n"]:
+                found.setdefault(at, []).append((str(line.key[0]), cell["median"]))
+    return {at: floor for at, those in found.items() if (floor := hardest(those, better))}
 
 
-def above_floor(value: float, floor: tuple[str, float] | None) -> str:
+def hardest(found: Iterable[Floor], better: str) -> Floor | None:
+    """The floor that is hardest to beat: the highest where higher is better, else the lowest; None where there is none."""
+    sign = -1 if better == "higher" else 1
+    return min(found, key=lambda floor: sign * floor[1], default=None)
+
+
+def beaten_by_counting(value: float, floor: Floor | None, better: str) -> str:
     """The words for a number that says nothing about a model because counting does better; else nothing."""
-    return f"above the {floor[0]} floor: compares nothing" if floor and value > floor[1] else ""
+    if floor is None or value == floor[1] or (value > floor[1]) == (better == "higher"):
+        return ""
+    return f"{'below' if better == 'higher' else 'above'} the {floor[0]} floor: compares nothing"
 
 
 def status_words(status: str, reason: str) -> str:

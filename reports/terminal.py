@@ -14,7 +14,9 @@ from attnbench.harness.errors import (
 from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Row
 from attnbench.reports.board import board, board_table
+from attnbench.reports.capacity_passage import capacity_table
 from attnbench.reports.grids import Cell, Table, tables
+from attnbench.reports.measured import RunOrigin, origins
 from attnbench.reports.page import failures_of, parts_of
 from attnbench.reports.published import Published, published
 from attnbench.reports.tables import SuiteFacts, metric_words
@@ -42,9 +44,11 @@ def show(
     variants: Collection[str] | None = None,
     scales: Collection[str] | None = None,
     metrics: Collection[str] | None = None,
+    runs: Iterable[RunOrigin] = (),
 ) -> None:
     """Print the summary and the tables of what is stored, of the chosen alone where any are named.
 
+    `runs` say where shipped rows are from, if the store gives any (`reports/measured`).
     Raises UnknownSuite, UnknownVariant, UnknownScale or UnknownMetric for a name that nothing stored has.
     """
     facts = store.suites()
@@ -63,7 +67,7 @@ def show(
         and (not scales or row.scale in scales)
         and (not metrics or row.metric in {"", *metrics})
     ]
-    print_tables(chosen, facts, console, numbers=published())
+    print_tables(chosen, facts, console, numbers=published(), runs=runs)
 
 
 def _check(names: Collection[str] | None, known: Collection[str], what: str, refusal: type[UserError]) -> None:
@@ -74,13 +78,18 @@ def _check(names: Collection[str] | None, known: Collection[str], what: str, ref
 
 
 def print_tables(
-    rows: Sequence[Row], suites: Sequence[SuiteFacts], console: "Console", *, numbers: Iterable[Published] = ()
+    rows: Sequence[Row],
+    suites: Sequence[SuiteFacts],
+    console: "Console",
+    *,
+    numbers: Iterable[Published] = (),
+    runs: Iterable[RunOrigin] = (),
 ) -> None:
     """Print the summary, then suite by suite its question, its tables, and the failures in words."""
     from rich.rule import Rule
     from rich.text import Text
 
-    theirs = tuple(numbers)
+    theirs, made = tuple(numbers), tuple(runs)
     parts = parts_of(rows, suites)
     if not parts:
         console.print(Text("Nothing is stored for this. `attnbench run` measures; `attnbench ls suites` lists what."))
@@ -90,11 +99,17 @@ def print_tables(
     for part in parts:
         console.print(Rule(Text(f"{part.suite.title}: {part.conditions}", style="bold")))
         console.print(Text(part.suite.question))
+        for words in origins(part.rows, made):
+            console.print(Text(f"{words}.", style="yellow"))
         for table in tables(part.rows, part.suite, theirs):
             console.print()
             _print(table, console)
             if table.notes:
                 console.print(Text(". ".join(table.notes) + ".", style="dim"))
+        if part.suite.name == "capacity" and (points := capacity_table(part.rows, part.suite)):
+            console.print()
+            _print(points, console)
+            console.print(Text(". ".join(points.notes) + ".", style="dim"))
         for failure in failures_of(part.rows, part.suite.axis):
             console.print(Text.assemble((failure.variant, "bold"), f", {failure.places}: ", (failure.words, "red")))
         console.print()

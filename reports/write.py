@@ -8,14 +8,28 @@ from attnbench.harness.environment import without_password
 from attnbench.harness.errors import UserError
 
 
-def write_report(database: str | Path, path: Path, *, title: str = "attnbench") -> Path:
-    """Write the page of `database` to `path` and give the path. Raises UserError where it cannot be written."""
+def write_report(database: str | Path, path: Path, *, title: str = "attnbench", measured: bool = False) -> Path:
+    """Write the page of `database` to `path` and give the path. Raises UserError where it cannot be written.
+
+    With `measured`, the rows that attnbench ships are laid under those of the database (`reports/measured`).
+    """
     check_destination(path)
     from attnbench.harness.store import Store
+    from attnbench.reports.learning_curves import SUITES_WITH_CURVES
+    from attnbench.reports.measured import overlaid
     from attnbench.reports.page import page
 
     with Store.open(database, writes=False) as store:
-        text = page(store.rows(), store.suites(), store.runs(), title=title, database=without_password(str(database)))
+        read = overlaid(store) if measured else store
+        rows = read.rows()
+        text = page(
+            rows,
+            read.suites(),
+            read.runs(),
+            title=title,
+            database=without_password(str(database)),
+            curves=read.series({row.attempt_id for row in rows if row.suite in SUITES_WITH_CURVES}),
+        )
     _replace(path, text)
     return path
 

@@ -16,7 +16,7 @@ from attnbench.suites import capacity
 
 ROOT = Path(__file__).parent.parent
 # what only plans, stores or reads
-TORCH_FREE = ("spec", "rows", "store", "metrics", "errors", "environment", "plan")
+TORCH_FREE = ("spec", "rows", "store", "metrics", "errors", "environment", "plan", "rowfile", "exchange")
 
 
 def files(folder: str) -> list[Path]:
@@ -110,7 +110,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("arguments", ["--help", "run --help", "show", "report", "ls runs", "ls metrics", "db upgrade"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "run --help",
+        "show",
+        "show --measured",
+        "verdicts",
+        "verdicts --json",
+        "report",
+        "export",
+        "export --format csv",
+        "ls runs",
+        "ls metrics",
+        "db upgrade",
+    ],
+)
 def test_help_and_commands_that_read_import_no_torch(folder: Path, arguments: str) -> None:
     code = (
         f"sys.argv = ['attnbench', *{arguments.split()!r}]\n"

@@ -46,7 +46,10 @@ def test_every_name_in_the_table_of_variants_is_legal() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"attnbench (run|check|ls|show|report|new variant|data fetch)", README)))
+    "command",
+    sorted(
+        set(re.findall(r"attnbench (run|check|ls|show|report|verdicts|export|import|new variant|data fetch)", README))
+    ),
 )
 def test_every_command_in_the_readme_exists(command: str) -> None:
     done = subprocess.run(

@@ -8,6 +8,7 @@
         store.rows(suites=["capacity"])
 
 tables: what is kept.  database: where.  schema: which revision.  leases, writing, reading: what is done with it.
+`contents` takes a part out whole, and `add` puts it into another database: `harness/rowfile.py` is the file between.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -16,16 +17,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import Connection
+
 from attnbench.harness.environment import Run
 from attnbench.harness.rows import Artefact, Attempt, Identity, Row, Series
 from attnbench.harness.spec import Case, Suite
 from attnbench.harness.store import leases, reading, writing
 from attnbench.harness.store.database import Database
 from attnbench.harness.store.leases import RERUNS, Claim
-from attnbench.harness.store.reading import RunState, StoredRun, SuiteFacts
+from attnbench.harness.store.reading import (
+    Contents,
+    RunState,
+    StoredAttempt,
+    StoredMeasurement,
+    StoredRun,
+    SuiteFacts,
+    rows_of,
+)
 from attnbench.harness.store.schema import open_current, upgrade
+from attnbench.harness.store.writing import Added
 
-__all__ = ["RERUNS", "Claim", "Run", "RunState", "Store", "StoredRun", "SuiteFacts", "upgrade"]
+__all__ = [
+    "RERUNS",
+    "Added",
+    "Claim",
+    "Contents",
+    "Run",
+    "RunState",
+    "Store",
+    "StoredAttempt",
+    "StoredMeasurement",
+    "StoredRun",
+    "SuiteFacts",
+    "rows_of",
+    "upgrade",
+]
 
 
 def _now() -> datetime:
@@ -162,6 +188,44 @@ class Store:
         """The texts of these attempts, by attempt; no entry for one without."""
         ids = tuple(attempt_ids)
         return self._database.read(lambda connection: reading.artefacts_of(connection, ids))
+
+    def contents(
+        self,
+        *,
+        suites: Collection[str] | None = None,
+        variants: Collection[str] | None = None,
+        scales: Collection[str] | None = None,
+        runs: Collection[str] | None = None,
+        latest: bool = False,
+        artefacts: bool = True,
+    ) -> Contents:
+        """The attempts with these suites, variants, scales and runs (None: all), whole, with their runs and suites.
+
+        `latest` is as in `rows`. Without `artefacts` their texts stay behind.
+        """
+
+        def whole(connection: Connection) -> Contents:
+            tried = reading.attempts(
+                connection,
+                suites=suites,
+                variants=variants,
+                scales=scales,
+                runs=runs,
+                latest=latest,
+                artefacts=artefacts,
+            )
+            return reading.contents(connection, tried)
+
+        return self._database.read(whole)
+
+    def add(self, contents: Contents) -> Added:
+        """Store what another database gave and this one has not, in one transaction; what is there stays as it is.
+
+        An attempt is the same if run, case, and the times at which it began and was stored are. A run that had not
+        ended takes its end from `contents`. Raises BadDatabase if a run of the same name is another one here.
+        """
+        with self._database.write() as connection:
+            return writing.add(connection, contents)
 
     def runs(self) -> list[StoredRun]:
         """All runs, oldest first, with the number of their attempts by status."""

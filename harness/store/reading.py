@@ -1,4 +1,4 @@
-"""What comes out of the tables: flat rows, curves, texts, runs, suites."""
+"""What comes out of the tables: flat rows, curves, texts, runs, suites, or all of it."""
 
 import math
 from collections import defaultdict
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, Table, case, func, select
 
 from attnbench.harness.environment import Run
-from attnbench.harness.rows import Artefact, Row, Series, Status
-from attnbench.harness.spec import Point
+from attnbench.harness.rows import Artefact, Attempt, Identity, Measurement, Row, Series, Status
+from attnbench.harness.spec import Case, Point
 from attnbench.harness.store.tables import artefact, attempt, measurement, run, series, suite
 
 Part = TypeVar("Part")
@@ -50,6 +50,32 @@ class SuiteFacts:
     metrics: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class StoredMeasurement(Measurement):
+    """A number as the database has it: with the unit and the better direction that it was stored with."""
+
+    unit: str = ""
+    better: str = ""
+
+
+@dataclass(frozen=True)
+class StoredAttempt(Attempt):
+    """An attempt as the database has it, with the run that it belongs to."""
+
+    measurements: tuple[StoredMeasurement, ...] = ()
+    run_id: str = ""
+    stored_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A part of a database that stands alone: some attempts, their runs, and what is known of their suites."""
+
+    runs: tuple[StoredRun, ...]
+    suites: tuple[SuiteFacts, ...]
+    attempts: tuple[StoredAttempt, ...]
+
+
 def rows(
     connection: Connection,
     *,
@@ -60,16 +86,7 @@ def rows(
     latest: bool,
 ) -> list[Row]:
     """The flat rows of the chosen attempts, in the order in which they were stored: see `Store.rows`."""
-    wanted = [
-        column.in_(list(names))
-        for column, names in (
-            (attempt.c.suite, suites),
-            (attempt.c.variant, variants),
-            (attempt.c.scale, scales),
-            (attempt.c.run_id, runs),
-        )
-        if names is not None
-    ]
+    wanted = _wanted(suites, variants, scales, runs)
     chosen = (_latest(wanted) if latest else select(attempt).where(*wanted)).subquery()
     measured = defaultdict(list)
     statement = select(
@@ -89,6 +106,24 @@ def rows(
 
 
 _NOTHING_MEASURED: list[list[Any]] = [["", "", "", None, ()]]
+
+
+def _wanted(
+    suites: Collection[str] | None,
+    variants: Collection[str] | None,
+    scales: Collection[str] | None,
+    runs: Collection[str] | None,
+) -> list[ColumnElement[bool]]:
+    return [
+        column.in_(list(names))
+        for column, names in (
+            (attempt.c.suite, suites),
+            (attempt.c.variant, variants),
+            (attempt.c.scale, scales),
+            (attempt.c.run_id, runs),
+        )
+        if names is not None
+    ]
 
 
 def _latest(wanted: Sequence[ColumnElement[bool]]) -> Select[Any]:
@@ -119,6 +154,77 @@ def _flat(tried: Any, measured: list[list[Any]]) -> Iterator[Row]:
 
 # the fields that a row takes from its attempt as they are
 _SHARED = tuple({field.name for field in fields(Row)} & set(attempt.c.keys()))
+
+
+def attempts(
+    connection: Connection,
+    *,
+    suites: Collection[str] | None,
+    variants: Collection[str] | None,
+    scales: Collection[str] | None,
+    runs: Collection[str] | None,
+    latest: bool,
+    artefacts: bool,
+) -> tuple[StoredAttempt, ...]:
+    """The chosen attempts with all that belongs to them, in the order in which they were stored."""
+    wanted = _wanted(suites, variants, scales, runs)
+    chosen = (_latest(wanted) if latest else select(attempt).where(*wanted)).subquery()
+    stored = connection.execute(select(chosen).order_by(chosen.c.id)).all()
+    ids = [tried.id for tried in stored]
+    measured = _parts(connection, measurement, ids, _measured)
+    curves = _parts(connection, series, ids, _curve)
+    texts = artefacts_of(connection, ids) if artefacts else {}
+    return tuple(
+        StoredAttempt(
+            case=Case(**{name: getattr(one, name) for name in _CASE}, point=Point.from_json(one.point)),
+            identity=Identity(one.code_hash, one.data_hash, one.testbed),
+            status=Status(one.status),
+            reason=one.reason,
+            seconds=one.seconds,
+            started_at=one.started_at,
+            measurements=tuple(measured.get(one.id, ())),
+            series=tuple(curves.get(one.id, ())),
+            artefacts=tuple(texts.get(one.id, ())),
+            facts=one.facts,
+            run_id=one.run_id,
+            stored_at=one.stored_at,
+        )
+        for one in stored
+    )
+
+
+# the fields that a case takes from its attempt as they are
+_CASE = tuple(field.name for field in fields(Case) if field.name != "point")
+
+
+def _measured(stored: Any) -> StoredMeasurement:
+    return StoredMeasurement(stored.metric, stored.value, tuple(stored.samples), stored.unit, stored.better)
+
+
+def rows_of(tried: StoredAttempt, attempt_id: int) -> list[Row]:
+    """The flat rows of an attempt that stands in no table, under a number of the caller's."""
+    if tried.started_at is None:
+        raise ValueError(f"an attempt as it was stored says when it began, got {tried.case}")
+    none = StoredMeasurement("", math.nan)
+    return [
+        Row(
+            attempt_id=attempt_id,
+            run_id=tried.run_id,
+            **vars(tried.case),
+            **vars(tried.identity),
+            status=tried.status,
+            reason=tried.reason,
+            metric=one.metric,
+            unit=one.unit,
+            better=one.better,
+            value=None if one is none else one.value,
+            samples=one.samples,
+            seconds=tried.seconds,
+            started_at=tried.started_at,
+            facts=tried.facts,
+        )
+        for one in tried.measurements or (none,)
+    ]
 
 
 def series_of(connection: Connection, attempt_ids: Iterable[int]) -> dict[int, list[Series]]:
@@ -170,3 +276,14 @@ def suites(connection: Connection) -> list[SuiteFacts]:
     """All suites that ever ran here, by name."""
     stored = connection.execute(select(suite).order_by(suite.c.name)).mappings()
     return [SuiteFacts(**{**values, "metrics": tuple(values["metrics"])}) for values in stored]
+
+
+def contents(connection: Connection, tried: Sequence[StoredAttempt]) -> Contents:
+    """These attempts with their runs and suites."""
+    run_ids = {one.run_id for one in tried}
+    asked = {one.case.suite for one in tried}
+    return Contents(
+        tuple(one for one in runs(connection) if one.id in run_ids),
+        tuple(one for one in suites(connection) if one.name in asked),
+        tuple(tried),
+    )

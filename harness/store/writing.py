@@ -1,27 +1,35 @@
-"""What goes into the tables: runs, suites, attempts with all that belongs to them."""
+"""What goes into the tables: runs, suites, attempts with all that belongs to them; one by one, or from elsewhere."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from attnbench.harness.environment import Run
+from attnbench.harness.errors import BadDatabase
 from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Attempt, Measurement
 from attnbench.harness.spec import Suite
 from attnbench.harness.store import leases
 from attnbench.harness.store.database import upsert
+from attnbench.harness.store.reading import Contents, RunState, StoredRun, SuiteFacts
 from attnbench.harness.store.tables import artefact, attempt, lease, measurement, run, series, suite
 
 
 def begin_run(connection: Connection, begun: Run, *, state: str) -> None:
     """Store what is known when a run starts."""
-    values = {**vars(begun), "command": _text(begun.command), "state": state}
+    connection.execute(insert(run).values(**_run_values(begun), state=state))
+
+
+def _run_values(begun: Run) -> dict[str, Any]:
+    values = {field.name: getattr(begun, field.name) for field in fields(Run)}
+    values["command"] = _text(begun.command)
     for name in ("machine", "device", "versions", "environment"):
         values[name] = _texts(values[name])
-    connection.execute(insert(run).values(**values))
+    return values
 
 
 def end_run(connection: Connection, run_id: str, *, state: str, now: datetime) -> None:
@@ -59,11 +67,27 @@ def append(connection: Connection, run_id: str, tried: Attempt, *, owner: str, n
     )
     if connection.execute(finished_meanwhile.limit(1)).first() is not None:
         return False
+    measured = [_measured(measured) for measured in tried.measurements]
+    _keep(connection, run_id, tried, measured, owner=owner, started_at=started_at, stored_at=now)
+    return True
+
+
+def _keep(
+    connection: Connection,
+    run_id: str,
+    tried: Attempt,
+    measured: Sequence[Mapping[str, Any]],
+    *,
+    owner: str,
+    started_at: datetime | None,
+    stored_at: datetime | None,
+) -> None:
+    """Put an attempt and all that belongs to it into the tables."""
     case, identity = tried.case, tried.identity
     values = {
         "run_id": run_id,
         "owner": owner,
-        "case_key": case_key,
+        "case_key": case.key(),
         **vars(case),
         "point": case.point.json(),
         **vars(identity),
@@ -71,18 +95,83 @@ def append(connection: Connection, run_id: str, tried: Attempt, *, owner: str, n
         "reason": _text(tried.reason),
         "seconds": tried.seconds,
         "started_at": started_at,
-        "stored_at": now,
+        "stored_at": stored_at,
         "facts": _texts(tried.facts),
     }
     (attempt_id,) = connection.execute(insert(attempt).values(**values)).inserted_primary_key or (None,)
     for table, parts in (
-        (measurement, [_measured(measured) for measured in tried.measurements]),
+        (measurement, measured),
         (series, [{**vars(curve), "x": numbers(curve.x), "y": numbers(curve.y)} for curve in tried.series]),
         (artefact, [{**vars(item), "text": _text(item.text)} for item in tried.artefacts]),
     ):
         if parts:
             connection.execute(insert(table), [{**part, "attempt_id": attempt_id} for part in parts])
-    return True
+
+
+@dataclass(frozen=True)
+class Added:
+    """What came of adding contents: how many runs and attempts are new, and how many attempts were there before."""
+
+    runs: int
+    attempts: int
+    known_attempts: int
+
+
+def add(connection: Connection, contents: Contents) -> Added:
+    """Store what is not there yet: see `Store.add`."""
+    new_runs = sum(_add_run(connection, brought) for brought in contents.runs)
+    for asked in contents.suites:
+        _add_suite(connection, asked)
+    known = _known_attempts(connection, (brought.id for brought in contents.runs))
+    new_attempts = 0
+    for tried in contents.attempts:
+        key = (tried.run_id, tried.case.key(), tried.started_at, tried.stored_at)
+        if key in known:
+            continue
+        known.add(key)
+        new_attempts += 1
+        measured = [{**vars(one), "samples": list(one.samples)} for one in tried.measurements]
+        # no process here owns it: nobody's lease hangs on it
+        _keep(
+            connection,
+            tried.run_id,
+            tried,
+            measured,
+            owner="",
+            started_at=tried.started_at,
+            stored_at=tried.stored_at,
+        )
+    return Added(new_runs, new_attempts, len(contents.attempts) - new_attempts)
+
+
+def _add_run(connection: Connection, brought: StoredRun) -> bool:
+    """Whether the run is new. One that is there and had not ended then, ends as this one says."""
+    values = _run_values(brought)
+    ending = {"state": brought.state.value, "ended_at": brought.ended_at}
+    added = connection.execute(upsert(connection, run).values(**values, **ending).on_conflict_do_nothing())
+    # the lock keeps two programs that add the same attempts from doing so side by side, on PostgreSQL too
+    stored = connection.execute(select(run).where(run.c.id == brought.id).with_for_update()).mappings().one()
+    differing = [name for name, value in values.items() if stored[name] != value]
+    if differing:
+        raise BadDatabase(
+            f"run {brought.id} is in the database already, with another {' and another '.join(differing)}: "
+            "two runs of one name cannot stand side by side. Give another database with --db."
+        )
+    if stored["state"] == RunState.RUNNING.value and brought.ended_at is not None:
+        connection.execute(update(run).where(run.c.id == brought.id).values(**ending))
+    return added.rowcount > 0
+
+
+def _add_suite(connection: Connection, asked: SuiteFacts) -> None:
+    """Store what a suite asks, unless the database knows the suite."""
+    values = {**vars(asked), "metrics": list(asked.metrics)}
+    connection.execute(upsert(connection, suite).values(**values).on_conflict_do_nothing())
+
+
+def _known_attempts(connection: Connection, run_ids: Iterable[str]) -> set[tuple[Any, ...]]:
+    """What tells the attempts of these runs apart: run, case, and when it was begun and stored."""
+    key = select(attempt.c.run_id, attempt.c.case_key, attempt.c.started_at, attempt.c.stored_at)
+    return {tuple(found) for run_id in run_ids for found in connection.execute(key.where(attempt.c.run_id == run_id))}
 
 
 def _measured(measured: Measurement) -> dict[str, Any]:

@@ -37,6 +37,28 @@ class Published:
         return all(name in point and point[name] == value for name, value in self.point.items())
 
 
+@dataclass(frozen=True)
+class LoggedRun:
+    """What one of the 320 released training logs says. All are of seed 1.
+
+    `axis` and `at` say where it stands: pairs 60. `best_loss` and `last_loss` are evaluation losses, None where they
+    are not finite. `hit_nan`: the loss became NaN before the run stopped. Where not `is_complete`, the log breaks off
+    with neither success nor patience spent, so it is no result. `remark` says how the run differed from its siblings.
+    """
+
+    suite: str
+    variant: str
+    axis: str
+    at: int
+    best_loss: float | None
+    last_loss: float | None
+    steps: int
+    hit_nan: bool
+    is_complete: bool
+    remark: str
+    source: str
+
+
 @cache
 def published() -> tuple[Published, ...]:
     """All published numbers: the printed ones, then those of the released logs."""
@@ -73,29 +95,55 @@ def _printed() -> Iterator[Published]:
 # setting -> suite, axis, source, what to know about it
 _SETTINGS = {
     "1": ("capacity", "pairs", "arXiv:2102.11174, Fig. 2", ""),
-    "2": ("rewrite", "keys", "arXiv:2102.11174, Figs. 3 and 5", "; evaluated on sequences of length S, not 2S"),
+    "2": ("rewrite", "keys", "arXiv:2102.11174, Figs. 3 and 5", "evaluated on sequences of length S, not 2S"),
 }
 
 
+@cache
+def logged_runs() -> tuple[LoggedRun, ...]:
+    """The 320 released training logs, those that broke off or ended in NaN among them."""
+    runs = []
+    for line in csv.DictReader(_text("synthetic.csv").splitlines()):
+        suite, axis, source, remark = _SETTINGS[line["setting"]]
+        runs.append(
+            LoggedRun(
+                suite,
+                line["variant"],
+                axis,
+                int(line["keys"]),
+                _finite(line["best_loss"]),
+                _finite(line["last_loss"]),
+                int(line["steps"]),
+                line["hit_nan"] == "1",
+                line["is_complete"] == "1",
+                "; ".join(filter(None, (remark, line["remark"]))),
+                source,
+            )
+        )
+    return tuple(runs)
+
+
+def _finite(text: str) -> float | None:
+    value = float(text or "nan")
+    return value if math.isfinite(value) else None
+
+
 def _logged() -> Iterator[Published]:
-    for run in csv.DictReader(_text("synthetic.csv").splitlines()):
+    for run in logged_runs():
         # The log of dpfp-nu2+delta at 100 keys stops at step 300 with neither success nor patience spent: no result.
-        if run["is_complete"] == "0":
+        if not run.is_complete:
             continue
-        suite, axis, source, remark = _SETTINGS[run["setting"]]
-        if run["remark"]:
-            remark += f"; {run['remark']}"
-        if run["hit_nan"] == "1":
-            remark += "; the run ended in NaN"
-        point = Point({axis: int(run["keys"]), "key_width": 64})
-        for metric, column, what in (
-            ("retrieval_loss", "best_loss", "best loss"),
-            ("last_retrieval_loss", "last_loss", "last loss"),
-            ("training_steps", "steps", "steps until the run stopped"),
+        remarks = "".join(
+            f"; {words}" for words in (run.remark, "the run ended in NaN" if run.hit_nan else "") if words
+        )
+        point = Point({run.axis: run.at, "key_width": 64})
+        for metric, value, what in (
+            ("retrieval_loss", run.best_loss, "best loss"),
+            ("last_retrieval_loss", run.last_loss, "last loss"),
+            ("training_steps", float(run.steps), "steps until the run stopped"),
         ):
-            value = float(run[column] or "nan")
-            if math.isfinite(value):
-                yield Published(suite, run["variant"], point, metric, value, source, f"seed 1, {what}{remark}")
+            if value is not None:
+                yield Published(run.suite, run.variant, point, metric, value, run.source, f"seed 1, {what}{remarks}")
 
 
 def _text(name: str) -> str:

@@ -221,7 +221,7 @@ def database(attnbench: Attnbench, tmp_path: Path) -> Path:
 def test_help_names_every_command(attnbench: Attnbench) -> None:
     code, out, _ = attnbench("--help")
     assert code == 0
-    for command in ("run", "check", "ls", "show", "report", "data", "db", "new"):
+    for command in ("run", "check", "ls", "show", "verdicts", "report", "export", "import", "data", "db", "new"):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE), command
 
 

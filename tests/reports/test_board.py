@@ -1,5 +1,7 @@
 """The summary across suites."""
 
+from dataclasses import replace
+
 import pytest
 
 from attnbench.harness.rows import Status
@@ -63,3 +65,20 @@ def test_floors_are_no_variants_but_mark_what_is_above_them(made):
     variants, (found,) = board([Part(made.language, CONDITIONS, rows)])
     assert variants == ("a",)
     assert found.cells["a"].mark == "above the bigram floor: compares nothing"
+
+
+def test_floors_of_an_accuracy_mark_what_is_below_the_highest(made):
+    suite = replace(made.capacity, name="listops", axis="longest", metrics=("classification_accuracy",))
+    rows = []
+    for name, form, value in (
+        ("a", "sdpa", 0.36),
+        ("b", "sdpa", 0.38),
+        ("majority", "count", 0.17),
+        ("first_operator", "count", 0.37),
+    ):
+        rows += made.attempt("listops", name, Point(longest=64), {"classification_accuracy": value}, form=form)
+    _, (found,) = board([Part(suite, CONDITIONS, rows)])
+    assert {name: cell.mark for name, cell in found.cells.items()} == {
+        "a": "below the first_operator floor: compares nothing",
+        "b": "",
+    }

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -105,6 +106,24 @@ def test_perplexities_at_one_context_are_points_beside_dashed_floors(made):
     assert figure.title == "Word perplexity at context 64"
     assert {"linear", "bigram", "word perplexity"} <= set(texts(figure.svg))
     assert "stroke-dasharray" in figure.svg
+
+
+def test_accuracies_are_shaded_below_the_highest_floor(made):
+    suite = replace(made.capacity, name="listops", axis="longest", metrics=("classification_accuracy",))
+    rows = []
+    for name, form, value in (
+        ("a", "sdpa", 0.5),
+        ("b", "sdpa", 0.2),
+        ("majority", "count", 0.1),
+        ("first_operator", "count", 0.3),
+    ):
+        rows += made.attempt("listops", name, Point(longest=64), {"classification_accuracy": value}, form=form)
+    shaded = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnbench.reports.drawing._shade_beyond", lambda axes, *given: shaded.append(given))
+        (figure,) = drawn(rows, suite)
+    assert shaded == [(0.3, "higher")]
+    assert "numbers that its best line beats compare nothing" in figure.caption
 
 
 def test_perplexities_along_the_context_are_curves_with_floors(made):

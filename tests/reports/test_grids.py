@@ -1,5 +1,7 @@
 """From statistics to tables as they are shown."""
 
+from dataclasses import replace
+
 from attnbench.harness.rows import Status
 from attnbench.harness.spec import Point
 from attnbench.reports.grids import tables
@@ -111,6 +113,25 @@ def test_the_marks_go_by_the_floor_of_the_same_axis_value(made):
         )
     table = tables(rows, made.language)[0]
     assert [cell.mark for cell in table.lines[0].cells] == ["", "above the bigram floor: compares nothing"]
+
+
+def test_an_accuracy_below_the_highest_floor_is_marked_in_words(made):
+    listops = replace(made.capacity, name="listops", axis="longest", metrics=("classification_accuracy",))
+    rows = []
+    for name, form, value in (
+        ("delta", "chunkwise", 0.36),
+        ("softmax", "sdpa", 0.45),
+        ("majority", "count", 0.17),
+        ("first_operator", "count", 0.37),
+    ):
+        rows += made.attempt("listops", name, Point(longest=64), {"classification_accuracy": value}, form=form)
+    (table,) = tables(rows, listops)
+    assert {line.variant: line.remarks for line in table.lines} == {
+        "delta": ("below the first_operator floor: compares nothing",),
+        "softmax": (),
+        "first_operator": (),
+        "majority": (),
+    }
 
 
 def test_a_reference_says_which_metrics_it_was_not_measured_on(made):

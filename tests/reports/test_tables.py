@@ -6,7 +6,16 @@ import pytest
 
 from attnbench.harness.rows import Status
 from attnbench.harness.spec import Point
-from attnbench.reports.tables import above_floor, by_conditions, floors, frame, layout, order, status_words, summary
+from attnbench.reports.tables import (
+    beaten_by_counting,
+    by_conditions,
+    floors,
+    frame,
+    layout,
+    order,
+    status_words,
+    summary,
+)
 
 
 def cell(rows, metric="retrieval_loss", axis="pairs", variant=None, at=None):
@@ -130,11 +139,25 @@ def test_the_lowest_floor_counts_and_a_number_above_it_compares_nothing(made):
     rows = []
     for name, value in (("unigram", 800.0), ("bigram", 300.0)):
         rows += made.attempt("language_modelling", name, Point(context=64), {"word_perplexity": value}, form="count")
-    found = floors(summary(frame(rows), "word_perplexity", "context").lines())
+    found = floors(summary(frame(rows), "word_perplexity", "context").lines(), "lower")
     assert found == {64: ("bigram", 300.0)}
-    assert above_floor(301.0, found[64]) == "above the bigram floor: compares nothing"
-    assert above_floor(299.0, found[64]) == ""
-    assert above_floor(299.0, None) == ""
+    assert beaten_by_counting(301.0, found[64], "lower") == "above the bigram floor: compares nothing"
+    assert beaten_by_counting(300.0, found[64], "lower") == ""
+    assert beaten_by_counting(299.0, found[64], "lower") == ""
+    assert beaten_by_counting(299.0, None, "lower") == ""
+
+
+def test_where_higher_is_better_the_highest_floor_counts_and_a_number_below_it_compares_nothing(made):
+    rows = []
+    for name, value in (("majority", 0.17), ("first_operator", 0.37)):
+        rows += made.attempt("listops", name, Point(longest=64), {"classification_accuracy": value}, form="count")
+    sums = summary(frame(rows), "classification_accuracy", "longest")
+    assert sums.better == "higher"
+    found = floors(sums.lines(), sums.better)
+    assert found == {64: ("first_operator", 0.37)}
+    assert beaten_by_counting(0.36, found[64], "higher") == "below the first_operator floor: compares nothing"
+    assert beaten_by_counting(0.37, found[64], "higher") == ""
+    assert beaten_by_counting(0.38, found[64], "higher") == ""
 
 
 def test_rows_of_different_scale_device_or_testbed_stand_apart_and_larger_scales_come_first(made):

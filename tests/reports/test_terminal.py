@@ -101,7 +101,7 @@ def test_a_table_that_is_too_wide_comes_in_pieces_that_all_name_their_lines(made
     console = Console(file=io.StringIO(), width=40, color_system=None)
     rows = []
     for number in (20, 60, 100, 140, 180, 220):
-        rows += made.attempt("capacity", "linear", made.pairs(number), {"retrieval_loss": 0.25})
+        rows += made.attempt("rewrite", "linear", Point(keys=number), {"retrieval_loss": 0.25})
     print_tables(rows, made.suites, console)
     lines = printed(console).splitlines()
     assert sum("linear" in line for line in lines) == 2

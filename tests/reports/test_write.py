@@ -6,7 +6,7 @@ import pytest
 
 from attnbench.harness.environment import Run
 from attnbench.harness.errors import BadDatabase, UserError
-from attnbench.harness.rows import Attempt, Identity, Measurement, Status
+from attnbench.harness.rows import Attempt, Identity, Measurement, Series, Status
 from attnbench.harness.spec import Case, Grid, Point, Suite
 from attnbench.harness.store import Store
 from attnbench.reports.write import check_destination, write_report
@@ -39,6 +39,7 @@ def database(tmp_path):
             Status.OK,
             started_at=datetime(2026, 1, 2, tzinfo=UTC),
             measurements=(Measurement("retrieval_loss", 0.125),),
+            series=(Series("evaluation_loss", "step", (100.0, 200.0), (0.25, 0.125)),),
         )
         assert store.append("run-1", attempt, owner="me")
         store.end_run("run-1", "finished")
@@ -55,6 +56,11 @@ def test_a_report_is_written_from_the_database_and_nothing_else_is_left(database
     assert "a processor" in text
     assert [path.name for path in folder.iterdir()] == ["page.html"]
     assert database.read_bytes() == before
+
+
+def test_a_report_shows_the_learning_curves_that_are_stored(database, tmp_path):
+    text = write_report(database, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Evaluation loss against step at pairs 20" in text
 
 
 def test_a_report_takes_the_place_of_an_older_one(database, tmp_path):

@@ -1,0 +1,582 @@
+"""Rows go into a file and come back: all of them, once, byte for byte; and what is no such file is told."""
+
+import csv
+import json
+import lzma
+import math
+import random
+import re
+import resource
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnbench.harness.__main__ import main
+from attnbench.harness.errors import BadDatabase, UserError
+from attnbench.harness.rowfile import read_rows, write_rows
+from attnbench.harness.rows import Artefact, Attempt, Identity, Measurement, Series, Status
+from attnbench.harness.spec import Case, Grid, Point, Suite
+from attnbench.harness.store import (
+    Contents,
+    Run,
+    RunState,
+    Store,
+    StoredAttempt,
+    StoredMeasurement,
+    StoredRun,
+    SuiteFacts,
+)
+from attnbench.harness.store.tables import METADATA
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+CASE = Case("capacity", "delta", "chunkwise", Point(pairs=20), seed=0, scale="quick")
+IDENTITY = Identity("code", "data")
+RUN = StoredRun(
+    id="20260101-000000-abc123",
+    command="attnbench run capacity",
+    started_at=START,
+    machine={"cpu": "AMD EPYC", "cores": 2},
+    versions={"torch": "2.13.0"},
+    commit="0" * 40,
+    is_dirty=True,
+    environment={"OMP_NUM_THREADS": "1"},
+    testbed="AMD EPYC, 2 cores",
+    state=RunState.FINISHED,
+    ended_at=START + timedelta(hours=1),
+)
+FACTS = SuiteFacts("capacity", "Capacity", "how many?", "paper", "pairs", ("retrieval_loss",))
+
+
+def attempt(seed=0, *, run_id=RUN.id, status=Status.OK, stored_after=60, loss=0.25, **more):
+    measured = (StoredMeasurement("retrieval_loss", loss, (loss, 2 * loss), "1", "lower"),)
+    return StoredAttempt(
+        replace(CASE, seed=seed),
+        IDENTITY,
+        status,
+        seconds=1.5,
+        started_at=START,
+        measurements=measured if status is Status.OK else (),
+        run_id=run_id,
+        stored_at=START + timedelta(seconds=stored_after + seed),
+        **more,
+    )
+
+
+CONTENTS = Contents((RUN,), (FACTS,), (attempt(0), attempt(1), attempt(2, status=Status.ERROR, reason="it broke")))
+
+
+@pytest.fixture(scope="module")
+def new_database(tmp_path_factory):
+    """A new database, made once: copying it is quicker than making it."""
+    path = tmp_path_factory.mktemp("new") / "new.db"
+    Store.open(path, writes=True).close()
+    return path
+
+
+@pytest.fixture
+def database(tmp_path, new_database):
+    return shutil.copy(new_database, tmp_path / "attnbench.db")
+
+
+@pytest.fixture
+def attnbench(tmp_path, monkeypatch, capsys):
+    """`attnbench ARGUMENTS` in the test's folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNBENCH_DB", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["attnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        return ending.value.code or 0, said.out, said.err
+
+    return run
+
+
+def refused(answer, message):
+    code, out, err = answer
+    assert (code, out) == (2, ""), err
+    assert re.fullmatch(rf"attnbench: {message}\n", err), err
+
+
+def xz(path, *lines):
+    """A file of these lines, as `attnbench export` would pack them."""
+    path.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
+    return path
+
+
+def unpacked(path):
+    return lzma.decompress(path.read_bytes()).decode().splitlines()
+
+
+# What is exported comes back.
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+times = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))
+points = st.dictionaries(texts, st.integers(-5, 5) | finite | texts | st.booleans(), max_size=3).map(Point)
+cases = st.builds(
+    Case,
+    suite=st.sampled_from(["capacity", "rewrite"]),
+    variant=st.sampled_from(["delta", "dpfp-nu2+delta"]),
+    form=texts,
+    point=points,
+    seed=st.integers(0, 2**63 - 1),
+    scale=texts,
+    device=texts,
+    threads=st.integers(0, 8),
+)
+measurements = st.builds(
+    StoredMeasurement,
+    metric=texts,
+    value=finite,
+    samples=st.lists(finite, max_size=3).map(tuple),
+    unit=texts,
+    better=texts,
+)
+# a curve may hold what is not finite; NaN is not equal to itself, so it is written as text before it is compared
+curves = st.lists(st.tuples(finite, st.floats()), max_size=4).map(
+    lambda pairs: tuple(zip(*pairs, strict=True)) or ((), ())
+)
+series = st.builds(lambda name, xy: Series(name, "step", *xy), texts, curves)
+artefacts = st.builds(Artefact, texts, texts, texts)
+attempts = st.builds(
+    StoredAttempt,
+    case=cases,
+    identity=st.builds(Identity, texts, texts, texts),
+    status=st.sampled_from(list(Status)),
+    reason=texts,
+    seconds=finite,
+    started_at=times,
+    measurements=st.lists(measurements, max_size=2, unique_by=lambda one: one.metric).map(tuple),
+    series=st.lists(series, max_size=2, unique_by=lambda one: one.name).map(tuple),
+    artefacts=st.lists(artefacts, max_size=2, unique_by=lambda one: one.name).map(tuple),
+    facts=st.dictionaries(texts, texts, max_size=2),
+    run_id=st.sampled_from(["one", "two"]),
+    stored_at=times,
+)
+
+
+def told_apart(tried):
+    return tried.run_id, tried.case, tried.started_at, tried.stored_at
+
+
+@given(brought=st.lists(attempts, max_size=4, unique_by=told_apart))
+@settings(max_examples=20)
+def test_what_is_imported_and_exported_again_is_the_same_file_and_twice_adds_nothing(
+    tmp_path_factory, new_database, brought
+):
+    folder = tmp_path_factory.mktemp("trip")
+    runs = tuple(replace(RUN, id=name) for name in ("one", "two") if any(tried.run_id == name for tried in brought))
+    suites = tuple(replace(FACTS, name=name) for name in sorted({tried.case.suite for tried in brought}))
+    write_rows(Contents(runs, suites, tuple(brought)), folder / "first.jsonl.xz")
+    database = shutil.copy(new_database, folder / "bench.db")
+    with Store.open(database, writes=True) as store:
+        read = read_rows(folder / "first.jsonl.xz")
+        added = store.add(read)
+        assert (added.runs, added.attempts, added.known_attempts) == (len(runs), len(brought), 0)
+        write_rows(store.contents(), folder / "second.jsonl.xz")
+        assert (folder / "second.jsonl.xz").read_bytes() == (folder / "first.jsonl.xz").read_bytes()
+        again = store.add(read)
+        assert (again.runs, again.attempts, again.known_attempts) == (0, 0, len(brought))
+        assert repr(store.contents().attempts) == repr(read.attempts)
+
+
+def test_what_a_run_stored_is_the_same_row_in_another_database_with_its_machine_and_commit(tmp_path, new_database):
+    here, there = (shutil.copy(new_database, tmp_path / name) for name in ("here.db", "there.db"))
+    grid = Grid(variants=("delta",), points=(Point(pairs=20),))
+    suite = Suite("capacity", "Capacity", "how many?", "paper", "suites.capacity", "pairs", ("retrieval_loss",), {"quick": grid}, ("chunkwise",))  # fmt: skip
+    measured = (Measurement("retrieval_loss", 1 / 3, (0.1, 0.2)), Measurement("training_steps", 100))
+    curve = Series("loss", "step", (1.0, 2.0, 3.0), (0.5, math.inf, -math.inf))
+    with Store.open(here, writes=True, now=lambda: START + timedelta(seconds=7)) as store:
+        store.begin_run(Run(**{name: getattr(RUN, name) for name in Run.__dataclass_fields__}))
+        store.record_suite(suite)
+        facts = {"settings": "pairs=20"}
+        store.append(
+            RUN.id, Attempt(CASE, IDENTITY, Status.OK, "", 4.0, None, measured, (curve,), (), facts), owner="me"
+        )
+        store.end_run(RUN.id, "finished")
+        write_rows(store.contents(), tmp_path / "rows.jsonl.xz")
+        with Store.open(there, writes=True) as other:
+            other.add(read_rows(tmp_path / "rows.jsonl.xz"))
+            assert other.rows() == store.rows()
+            assert other.series([1]) == store.series([1]) == {1: [curve]}
+            assert other.runs() == store.runs()
+            assert other.suites() == store.suites()
+    (run,) = store.runs()
+    assert (run.machine, run.commit, run.is_dirty) == ({"cpu": "AMD EPYC", "cores": 2}, "0" * 40, True)
+
+
+def test_an_imported_case_is_done_only_where_code_data_and_testbed_match(database):
+    with Store.open(database, writes=True) as store:
+        store.add(CONTENTS)
+        assert store.is_done(CASE, IDENTITY)
+        for other in (
+            Identity("new code", "data"),
+            Identity("code", "new data"),
+            Identity("code", "data", "elsewhere"),
+        ):
+            assert not store.is_done(CASE, other)
+        assert not store.is_done(replace(CASE, device="cuda"), IDENTITY)
+        assert not store.is_done(replace(CASE, threads=2), IDENTITY)
+        # a failure counts as any other one does
+        assert store.is_done(replace(CASE, seed=2), IDENTITY)
+        assert not store.is_done(replace(CASE, seed=2), IDENTITY, run_id="mine", rerun="failed")
+
+
+def test_files_that_overlap_are_put_together_and_the_end_of_a_run_is_learnt(database):
+    begun = replace(RUN, state=RunState.RUNNING, ended_at=None)
+    second = replace(RUN, id="second")
+    with Store.open(database, writes=True) as store:
+        store.add(Contents((begun,), (FACTS,), (attempt(0), attempt(1))))
+        assert store.runs()[0].state is RunState.RUNNING
+        later = Contents((RUN, second), (FACTS,), (attempt(1), attempt(2), attempt(0, run_id="second")))
+        added = store.add(later)
+        assert (added.runs, added.attempts, added.known_attempts) == (1, 2, 1)
+        first, _ = store.runs()
+        assert (first.state, first.ended_at) == (RunState.FINISHED, RUN.ended_at)
+        assert [(tried.run_id, tried.case.seed) for tried in store.contents().attempts] == [
+            (RUN.id, 0), (RUN.id, 1), (RUN.id, 2), ("second", 0),
+        ]  # fmt: skip
+        # an older file does not take the end away again
+        store.add(Contents((begun,), (), ()))
+        assert store.runs()[0].state is RunState.FINISHED
+
+
+def test_what_the_database_knows_of_a_suite_stands(database):
+    with Store.open(database, writes=True) as store:
+        store.add(CONTENTS)
+        store.add(replace(CONTENTS, suites=(replace(FACTS, question="how few?"),)))
+        assert store.suites() == [FACTS]
+
+
+def test_two_runs_of_one_name_are_refused_and_nothing_is_stored(database):
+    with Store.open(database, writes=True) as store:
+        store.add(CONTENTS)
+        other = replace(RUN, commit="1" * 40, testbed="another")
+        told = rf"run {RUN.id} is in the database already, with another commit and another testbed: .* --db\."
+        with pytest.raises(BadDatabase, match=told):
+            store.add(Contents((replace(RUN, id="new"), other), (), (attempt(5, run_id="new"),)))
+        assert [run.id for run in store.runs()] == [RUN.id]
+        assert len(store.contents().attempts) == 3
+
+
+def test_the_newest_attempt_of_each_case_can_be_taken_alone_and_texts_left_behind(database):
+    note = Artefact("sample", "text/plain", "eins zwei")
+    old, new = attempt(0), replace(attempt(0, artefacts=(note,)), started_at=START + timedelta(days=1))
+    with Store.open(database, writes=True) as store:
+        store.add(Contents((RUN,), (FACTS,), (old, new)))
+        assert store.contents().attempts == (old, new)
+        assert store.contents(latest=True).attempts == (new,)
+        assert store.contents(latest=True, artefacts=False).attempts == (replace(new, artefacts=()),)
+
+
+def test_four_hundred_attempts_with_curves_of_a_hundred_points_take_less_than_400_kilobytes(tmp_path):
+    draw = random.Random(0)
+    # 40,000 random numbers of 17 digits: 16 digits of entropy are 6.6 bytes each, 266 kB, and nothing can do better
+    brought = tuple(
+        attempt(seed, series=(Series("loss", "step", tuple(map(float, range(100))), tuple(draw.random() for _ in range(100))),))
+        for seed in range(400)
+    )  # fmt: skip
+    write_rows(Contents((RUN,), (FACTS,), brought), tmp_path / "rows.jsonl.xz")
+    assert 266_000 < (tmp_path / "rows.jsonl.xz").stat().st_size < 400_000
+    assert read_rows(tmp_path / "rows.jsonl.xz").attempts == brought
+
+
+def test_the_file_is_one_json_text_a_line_and_says_first_what_it_is(tmp_path):
+    write_rows(CONTENTS, tmp_path / "rows.jsonl.xz")
+    first, *lines = map(json.loads, unpacked(tmp_path / "rows.jsonl.xz"))
+    assert first == {"format": "attnbench rows", "version": 1}
+    assert [next(iter(line)) for line in lines] == ["run", "suite", "attempt", "attempt", "attempt"]
+    assert lines[0]["run"]["commit"] == "0" * 40
+    assert lines[2]["attempt"]["measurements"] == [
+        {"metric": "retrieval_loss", "value": 0.25, "samples": [0.25, 0.5], "unit": "1", "better": "lower"}
+    ]
+
+
+def test_the_file_has_every_column_of_a_database_but_its_own_numbers_and_who_held_the_lease(tmp_path):
+    full = attempt(series=(Series("loss", "step", (), ()),), artefacts=(Artefact("sample", "text/plain", ""),))
+    write_rows(Contents((RUN,), (FACTS,), (full,)), tmp_path / "rows.jsonl.xz")
+    _, run, suite, tried = map(json.loads, unpacked(tmp_path / "rows.jsonl.xz"))
+    flat = tried["attempt"]
+    parts = {
+        name: flat.pop(f"{name}s" if name != "series" else name)[0] for name in ("measurement", "series", "artefact")
+    }
+    for name, written in {"run": run["run"], "suite": suite["suite"], "attempt": flat, **parts}.items():
+        own = {"id", "attempt_id", "owner", "case_key"} - {"id" if name == "run" else ""}
+        assert written.keys() == set(METADATA.tables[name].columns.keys()) - own, name
+
+
+def test_the_file_does_not_hang_on_the_order_in_which_a_database_numbers(tmp_path):
+    write_rows(CONTENTS, tmp_path / "one.jsonl.xz")
+    write_rows(replace(CONTENTS, attempts=CONTENTS.attempts[::-1]), tmp_path / "two.jsonl.xz")
+    assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "two.jsonl.xz").read_bytes()
+
+
+# Files that cannot be read.
+
+
+@pytest.fixture
+def lines(tmp_path):
+    write_rows(replace(CONTENTS, attempts=CONTENTS.attempts[:1]), tmp_path / "good.jsonl.xz")
+    return unpacked(tmp_path / "good.jsonl.xz")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"my notes", r"is no file of rows: it is not compressed with xz\. `attnbench export` writes one\."),
+        (b"", r"is no file of rows: it is not compressed with xz\. .*"),
+        (lzma.compress(b"{}\n"), r"is no file of rows: its first line does not say so\. .*"),
+        (lzma.compress(b"[1]\n"), r"is no file of rows: its first line does not say so\. .*"),
+        (lzma.compress(b""), r"is no file of rows: its first line does not say so\. .*"),
+        (lzma.compress(b"\xff\xfe\n"), r"is no file of rows: it holds no text\. .*"),
+        (lzma.compress(b'{"format":"attnbench rows","version":2}\n'),
+         r"was written by a newer attnbench: format 2, this one reads up to 1\. Update with: pip install --upgrade attnbench"),
+    ],
+    ids=["text", "empty", "json", "list", "nothing packed", "bytes packed", "newer"],
+)  # fmt: skip
+def test_a_file_that_is_not_of_rows_is_told_and_no_database_is_made(attnbench, tmp_path, content, told):
+    (tmp_path / "rows.jsonl.xz").write_bytes(content)
+    refused(attnbench("import", "rows.jsonl.xz"), rf"UserError: rows\.jsonl\.xz {told}")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl.xz"]
+
+
+def test_a_file_that_is_missing_or_a_folder_is_told(attnbench, tmp_path):
+    told = r"cannot be read: {}\. Name a file of `attnbench export`\."
+    refused(attnbench("import", "gone.xz"), rf"UserError: gone\.xz {told.format('No such file or directory')}")
+    (tmp_path / "folder").mkdir()
+    refused(attnbench("import", "folder"), rf"UserError: folder {told.format('Is a directory')}")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_truncated_or_damaged_file_leaves_the_database_as_it_was(attnbench, tmp_path, share):
+    write_rows(CONTENTS, tmp_path / "good.jsonl.xz")
+    content = (tmp_path / "good.jsonl.xz").read_bytes()
+    cut = int(share * len(content))
+    (tmp_path / "short.jsonl.xz").write_bytes(content[:cut])
+    (tmp_path / "damaged.jsonl.xz").write_bytes(content[:cut] + bytes([content[cut] ^ 1]) + content[cut + 1 :])
+    assert attnbench("import", "good.jsonl.xz")[0] == 0
+    before = (tmp_path / "attnbench.db").read_bytes()
+    # the good file beside it adds nothing either: all are read before the first is stored
+    other = replace(CONTENTS, attempts=(attempt(7),))
+    write_rows(other, tmp_path / "other.jsonl.xz")
+    told = (
+        r"UserError: short\.jsonl\.xz is (truncated: it ends in the middle|damaged \(.*\))\. Copy or export it again\."
+    )
+    refused(attnbench("import", "other.jsonl.xz", "short.jsonl.xz"), told)
+    told = r"UserError: damaged\.jsonl\.xz is (truncated: it ends in the middle|damaged \(.*\))\. Copy or export it again\."
+    refused(attnbench("import", "damaged.jsonl.xz"), told)
+    assert (tmp_path / "attnbench.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"seed":0', '"seed":-1', r"seed: a whole number from 0 to \d+ was needed, got -1"),
+        ('"seed":0', '"seed":true', r"seed: a whole number was needed, got True"),
+        ('"seed":0,', "", r"it lacks seed"),
+        ('"seed":0,', '"seed":0,"age":3,', r"it has an unknown age"),
+        ('"status":"ok"', '"status":"fine"', r"status: 'fine' is not a valid Status"),
+        ('"seconds":1.5', '"seconds":NaN', r"NaN is no number of JSON"),
+        ('"value":0.25', '"value":1e999', r"measurements: value: a finite number was needed, got inf"),
+        ('"value":0.25', '"value":"0.25"', r"measurements: value: a finite number was needed, got '0\.25'"),
+        ('"point":{"pairs":20}', '"point":{"pairs":[20]}', r"point: a text was needed, got \[20\]"),
+        ('"point":{"pairs":20}', '"point":20', r"point: an object was needed, got 20"),
+        ('+00:00","facts"', '","facts"', r"stored_at: a time with its zone was needed, got '2026.*'"),
+        ('"variant":"delta"', r'"variant":"\u0000"', r"variant: a text without NUL was needed"),
+        ('"variant":"delta"', r'"variant":"\ud800"', r"variant: .*surrogates not allowed"),
+        ('{"attempt":', '{"atempt":', r"'atempt'"),
+        ('{"attempt":', '{"attempt":3,"run":', r"too many values to unpack .*"),
+        ('{"attempt":', '{"attempt"', r"Expecting ':' delimiter.*"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_as_it_should_be_is_told_with_its_number(tmp_path, lines, old, new, told):
+    assert lines[-1].count(old) == 1
+    path = xz(tmp_path / "rows.jsonl.xz", *lines[:-1], lines[-1].replace(old, new))
+    with pytest.raises(UserError) as caught:
+        read_rows(path)
+    message = rf"line 4 of {re.escape(str(path))} is no run, suite or attempt of format 1: {told}\."
+    assert re.fullmatch(message, str(caught.value)), caught.value
+
+
+def test_one_name_twice_in_an_attempt_is_told(tmp_path, lines):
+    line = json.loads(lines[-1])
+    line["attempt"]["measurements"] *= 2
+    path = xz(tmp_path / "rows.jsonl.xz", *lines[:-1], json.dumps(line))
+    with pytest.raises(
+        UserError, match=r"measurements: one name stands there twice \(retrieval_loss, retrieval_loss\)"
+    ):
+        read_rows(path)
+
+
+def test_an_attempt_whose_run_is_not_in_the_file_is_told(tmp_path, lines):
+    path = xz(tmp_path / "rows.jsonl.xz", lines[0], *lines[2:])
+    with pytest.raises(UserError, match=rf"has an attempt of run '{RUN.id}', but not the run\. Export it again\."):
+        read_rows(path)
+
+
+# Disks and databases that do not take them.
+
+
+@pytest.fixture
+def no_room():
+    """The system refuses to write a file beyond so many bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most_bytes: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_disk_without_room_keeps_the_older_export_and_nothing_half(attnbench, database, tmp_path, no_room):
+    with Store.open(database, writes=True) as store:
+        store.add(CONTENTS)
+    (tmp_path / "rows.jsonl.xz").write_bytes(b"older")
+    names = {path.name for path in tmp_path.iterdir()}
+    no_room(100)
+    answer = attnbench("export", "-o", "rows.jsonl.xz")
+    refused(
+        answer, r"UserError: rows\.jsonl\.xz cannot be written: File too large\. Choose another place with --output\."
+    )
+    assert (tmp_path / "rows.jsonl.xz").read_bytes() == b"older"
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_disk_without_room_keeps_the_database_as_it_was(database, no_room):
+    big = attempt(5, artefacts=(Artefact("log", "text/plain", "x" * 10**7),))
+    with Store.open(database, writes=True) as store:
+        store.add(CONTENTS)
+        no_room(5 * 10**6)
+        with pytest.raises(BadDatabase, match="the disk reports an error"):
+            store.add(replace(CONTENTS, attempts=(attempt(4), big)))
+        assert [tried.case.seed for tried in store.contents().attempts] == [0, 1, 2]
+
+
+def test_a_database_that_is_older_is_brought_up_by_an_import_and_told_by_an_export(attnbench, tmp_path):
+    from attnbench.harness.store import schema
+    from attnbench.harness.store.database import Database
+
+    older = Database(tmp_path / "attnbench.db", writes=True)
+    with older.migrate() as connection:
+        schema.bring_to(connection, schema.revisions()[0])
+    older.close()
+    refused(
+        attnbench("export"), r"BadDatabase: attnbench\.db was made by an older attnbench .* `attnbench db upgrade`.*"
+    )
+    write_rows(CONTENTS, tmp_path / "rows.jsonl.xz")
+    assert attnbench("import", "rows.jsonl.xz")[0] == 0
+    with Store.open(tmp_path / "attnbench.db", writes=False) as store:
+        assert store.contents() == replace(CONTENTS, runs=store.contents().runs)
+
+
+def test_the_database_of_another_program_is_told_and_left_alone(attnbench, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "photos.db")) as other, other:
+        other.execute("CREATE TABLE photo (name TEXT)")
+    before = (tmp_path / "photos.db").read_bytes()
+    write_rows(CONTENTS, tmp_path / "rows.jsonl.xz")
+    told = r"BadDatabase: photos\.db is not a database of attnbench: another program made it \(its tables: photo\)\..*"
+    refused(attnbench("import", "rows.jsonl.xz", "--db", "photos.db"), told)
+    assert (tmp_path / "photos.db").read_bytes() == before
+
+
+# The commands.
+
+
+@pytest.fixture
+def filled(database):
+    with Store.open(database, writes=True) as store:
+        second = replace(RUN, id="second", started_at=START + timedelta(days=1))
+        rewrite = attempt(0, run_id="second")
+        rewrite = replace(
+            rewrite, case=replace(CASE, suite="rewrite", variant="linear", scale="smoke", point=Point(keys=5))
+        )
+        store.add(Contents((RUN, second), (FACTS,), (*CONTENTS.attempts, rewrite)))
+    return Path(database)
+
+
+def test_export_and_import_say_what_they_did_and_change_nothing_they_read(attnbench, filled, tmp_path):
+    before = filled.read_bytes()
+    code, out, _ = attnbench("export")
+    assert code == 0
+    assert re.fullmatch(r"attnbench\.jsonl\.xz: 4 attempts of 2 runs, [\d.]+ kB\n", out)
+    assert filled.read_bytes() == before
+    first = (0, "attnbench.jsonl.xz: 4 attempts and 2 runs added\n", "")
+    assert attnbench("import", "attnbench.jsonl.xz", "--db", "other.db") == first
+    again = (0, "attnbench.jsonl.xz: 0 attempts and 0 runs added; 4 attempts known before\n", "")
+    assert attnbench("import", "attnbench.jsonl.xz", "--db", "other.db") == again
+    assert attnbench("export", "-o", "again.jsonl.xz", "--db", "other.db")[0] == 0
+    assert (tmp_path / "again.jsonl.xz").read_bytes() == (tmp_path / "attnbench.jsonl.xz").read_bytes()
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("chosen", "seeds", "runs"),
+    [
+        (["capacity"], [0, 1, 2], [RUN.id]),
+        (["capacity", "rewrite"], [0, 0, 1, 2], [RUN.id, "second"]),
+        (["--variant", "linear"], [0], ["second"]),
+        (["--scale", "quick"], [0, 1, 2], [RUN.id]),
+        (["--run", "second"], [0], ["second"]),
+    ],
+)
+def test_what_is_named_is_exported_alone_with_its_runs(attnbench, tmp_path, chosen, seeds, runs):
+    assert attnbench("export", *chosen)[0] == 0
+    read = read_rows(tmp_path / "attnbench.jsonl.xz")
+    assert sorted(tried.case.seed for tried in read.attempts) == seeds
+    assert [run.id for run in read.runs] == runs
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_csv_has_a_line_a_metric_and_a_column_a_setting(attnbench, tmp_path):
+    code, out, _ = attnbench("export", "--format", "csv")
+    assert code == 0
+    assert re.fullmatch(r"attnbench\.csv: 4 attempts of 2 runs, [\d.]+ kB\n", out)
+    with (tmp_path / "attnbench.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["suite"], line["point.pairs"], line["point.keys"], line["value"]) for line in lines] == [
+        ("capacity", "20", "", "0.25"), ("capacity", "20", "", "0.25"), ("capacity", "20", "", ""), ("rewrite", "", "5", "0.25"),
+    ]  # fmt: skip
+    assert (lines[2]["status"], lines[2]["reason"], lines[2]["metric"]) == ("error", "it broke", "")
+    assert (lines[0]["cpu"], lines[0]["is_dirty"], lines[0]["samples"]) == ("AMD EPYC", "True", "[0.25, 0.5]")
+
+
+EXPORT_MISTAKES = {
+    "capacty": r"UnknownSuite: nothing is stored of suite 'capacty'\. Known: capacity, rewrite\. Did you mean 'capacity'\?",
+    "rewrite capacty": r"UnknownSuite: nothing is stored of suite 'capacty'\. .*",
+    "--variant dleta": r"UnknownVariant: nothing is stored of variant 'dleta'\. .* Did you mean 'delta'\?",
+    "--scale paper": r"UnknownScale: nothing is stored of scale 'paper'\. Known: quick, smoke\..*",
+    "--run secnd": r"UserError: nothing is stored of run 'secnd'\. .* Did you mean 'second'\?",
+    "rewrite --scale quick": r"UserError: attnbench\.db holds no attempt of what was asked for: nothing to export\.",
+    "--format parquet": r"BadParameter: --format takes rows or csv, got 'parquet'\. .*",
+    "-o .": r"UserError: an export is a file, but \. is a folder\. Try attnbench\.jsonl\.xz\.",
+    "-o gone/rows.xz": r"UserError: no folder gone for the export gone/rows\.xz\. Make it first: mkdir -p gone",
+    "--db gone.db": r"BadDatabase: no database at gone\.db; `attnbench run` makes one\.",
+}
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("arguments", EXPORT_MISTAKES)
+def test_a_mistake_in_what_is_to_be_exported_is_told_and_nothing_is_written(attnbench, tmp_path, arguments):
+    refused(attnbench("export", *arguments.split()), EXPORT_MISTAKES[arguments])
+    assert [path.name for path in tmp_path.iterdir()] == ["attnbench.db"]
+
+
+def test_an_empty_database_has_nothing_to_export(attnbench, database, tmp_path):
+    told = r"UserError: attnbench\.db holds no attempt of what was asked for: nothing to export\."
+    refused(attnbench("export", "capacity"), told)
+    assert [path.name for path in tmp_path.iterdir()] == [Path(database).name]
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(attnbench, monkeypatch):
+    # root may write everywhere, so the system's answer is made up
+    monkeypatch.setattr("os.access", lambda *_: False)
+    told = r"UserError: the folder \. of the export attnbench\.jsonl\.xz cannot be written\. Choose another with --output\."
+    refused(attnbench("export"), told)

@@ -1,0 +1,421 @@
+"""Verdicts: claims made up for the test, and rows whose numbers a reader can compare by hand."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from attnbench.harness.rows import Status
+from attnbench.harness.spec import Point
+from attnbench.reports.agreement import LOGGED
+from attnbench.reports.published.claims import (
+    Claim,
+    Curve,
+    Ending,
+    Order,
+    Protocol,
+    Ratio,
+    Subject,
+    Threshold,
+    Value,
+    claims,
+)
+from attnbench.reports.verdicts import Ruling, verdict, verdicts
+
+PROTOCOL = Protocol("test", "as published", "paper", Point(key_width=64), Point(protocol="code"))
+LOSS = "retrieval_loss"
+
+
+def claim(test, suite="capacity", **more):
+    facts = {"axis": "pairs", "protocol": PROTOCOL, "point": Point(), "note": "", **more}
+    return Claim("an-id", "Something is so.", "arXiv:2102.11174, Fig. 2", suite, test=test, **facts)
+
+
+@pytest.fixture
+def measured(made):
+    """Rows of `paper` scale under protocol=code: `measured("linear", {20: 0.1})`; several losses are of seeds 0, 1, ..."""
+
+    def rows(variant, losses, suite="capacity", metric=LOSS, *, scale="paper", seed=None, steps=None, **more):
+        settings = {**LOGGED.point, "batch": 32}
+        settings |= {name: more.pop(name) for name in list(more) if name in settings}
+        axis = {"capacity": "pairs", "rewrite": "keys"}[suite]
+        found = []
+        for at, values in losses.items():
+            for number, value in enumerate(values if isinstance(values, list) else [values]):
+                numbers = {metric: value} | ({} if steps is None else {"training_steps": steps})
+                point = Point({axis: at, **settings})
+                which = number if seed is None else seed
+                found += made.attempt(suite, variant, point, numbers, seed=which, scale=scale, **more)
+        return found
+
+    return rows
+
+
+def ruling(claim, rows):
+    return verdict(claim, rows).ruling
+
+
+# Value.
+
+VALUE = claim(Value(("linear",), (20, 40), LOSS, 0.5, absolute=0.01, above=0.4))
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ({20: 0.5, 40: 0.509}, Ruling.REPRODUCED),
+        ({20: 0.5}, Ruling.DIRECTION_ONLY),
+        ({20: 0.5, 40: 0.45}, Ruling.DIRECTION_ONLY),
+        ({20: 0.5, 40: 0.3}, Ruling.CONTRADICTED),
+        ({60: 0.5}, Ruling.NOT_MEASURED),
+        ({}, Ruling.NOT_MEASURED),
+    ],
+)
+def test_a_value_is_reproduced_within_its_tolerance_at_all_points(measured, losses, expected):
+    assert ruling(VALUE, measured("linear", losses)) is expected
+
+
+def test_a_value_without_a_side_has_no_direction(measured):
+    plain = claim(Value(("linear",), (20,), LOSS, 0.5, relative=0.1))
+    assert ruling(plain, measured("linear", {20: 0.54})) is Ruling.REPRODUCED
+    assert ruling(plain, measured("linear", {20: 0.56})) is Ruling.CONTRADICTED
+    other = verdict(plain, measured("linear", {20: 0.5}, scale="quick"))
+    assert other.ruling is Ruling.NOT_COMPARABLE
+    assert other.why.startswith("another protocol (quick scale): says nothing about the published number")
+
+
+def test_a_value_outside_says_where(measured):
+    found = verdict(VALUE, measured("linear", {20: 0.5, 40: 0.3}))
+    assert (found.published, found.measured) == ("0.500 ± 0.0100", "0.300 to 0.500")
+    assert found.why == "1 of 2 within the tolerance; not linear 0.300 at 40"
+
+
+def test_a_value_at_no_point_is_read_from_any(measured):
+    width = claim(Value(("linear",), (), "feature_width", 64))
+    assert ruling(width, measured("linear", {20: 64.0, 600: 64.0}, metric="feature_width")) is Ruling.REPRODUCED
+    assert ruling(width, measured("linear", {20: 128.0}, metric="feature_width")) is Ruling.CONTRADICTED
+
+
+# Ratio.
+
+
+@pytest.mark.parametrize(
+    ("upper", "expected"),
+    [(1.5, Ruling.REPRODUCED), (1.0, Ruling.DIRECTION_ONLY), (0.05, Ruling.CONTRADICTED)],
+)
+def test_a_ratio_has_its_direction_on_the_published_side_of_one(measured, upper, expected):
+    # 1.5 / 0.1 = 15 is within half of 15; 10 is not within a fifth; 0.5 is below one
+    test = claim(Ratio("fwm", "linear", (20,), LOSS, 15.0, 0.2))
+    rows = measured("fwm", {20: upper}) + measured("linear", {20: 0.1})
+    assert ruling(test, rows) is expected
+
+
+def test_a_ratio_needs_both_numbers(measured):
+    test = claim(Ratio("fwm", "linear", (20,), LOSS, 15.0, 0.2))
+    assert ruling(test, measured("fwm", {20: 1.5})) is Ruling.NOT_MEASURED
+    lost = measured("linear", {20: 0.1}, status=Status.DIVERGED)
+    assert ruling(test, measured("fwm", {20: 1.5}) + lost) is Ruling.NOT_MEASURED
+
+
+# Order.
+
+
+def order(*groups, at=(20,), better="lower", quantity=LOSS, equal_at_most=-math.inf, reaches_at_most=0.001):
+    subjects = tuple(tuple(one if isinstance(one, Subject) else Subject(one) for one in group) for group in groups)
+    return claim(Order(subjects, at, quantity, better, equal_at_most, reaches_at_most))
+
+
+def test_an_order_is_reproduced_where_every_group_beats_all_behind_it(measured):
+    test = order(["a"], ["b", "c"])
+    rows = measured("a", {20: 0.1}) + measured("b", {20: 0.3}) + measured("c", {20: 0.2})
+    found = verdict(test, rows)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.measured == "at 20: a 0.100, b 0.300, c 0.200"
+    assert found.why == "2 of 2 in this order"
+
+
+def test_a_reversed_order_is_contradicted_and_says_where(measured):
+    found = verdict(order(["a"], ["b"]), measured("a", {20: 0.3}) + measured("b", {20: 0.2}))
+    assert found.ruling is Ruling.CONTRADICTED
+    assert found.why == "0 of 1 in this order; reversed: a 0.300 at 20 against b 0.200 at 20"
+
+
+def test_one_exception_in_ten_leaves_an_order_its_direction(measured):
+    points = tuple(range(20, 220, 20))
+    rows = measured("a", dict.fromkeys(points, 0.1) | {40: 0.3}) + measured("b", dict.fromkeys(points, 0.2))
+    assert ruling(order(["a"], ["b"], at=points), rows) is Ruling.DIRECTION_ONLY
+    rows = measured("a", dict.fromkeys(points, 0.1) | {40: 0.3, 60: 0.3}) + measured("b", dict.fromkeys(points, 0.2))
+    assert ruling(order(["a"], ["b"], at=points), rows) is Ruling.CONTRADICTED
+
+
+def test_losses_at_which_training_ends_are_equal_whichever_is_smaller(measured):
+    rows = measured("a", {20: 0.0009, 40: 0.0009}) + measured("b", {20: 0.0003, 40: 0.2})
+    assert ruling(order(["a"], ["b"], at=(20, 40), equal_at_most=0.001), rows) is Ruling.REPRODUCED
+
+
+def test_an_order_of_equals_compares_nothing(measured):
+    rows = measured("a", {20: 0.0009}) + measured("b", {20: 0.0003})
+    found = verdict(order(["a"], ["b"], equal_at_most=0.001), rows)
+    assert found.ruling is Ruling.NOT_COMPARABLE
+    assert found.why == "all that was compared is equal"
+
+
+def test_an_order_of_which_one_side_is_missing_is_not_measured(measured):
+    assert ruling(order(["a"], ["b"]), measured("a", {20: 0.1})) is Ruling.NOT_MEASURED
+
+
+def test_an_order_of_which_a_part_was_compared_has_a_direction(measured):
+    found = verdict(order(["a"], ["b"], ["c"]), measured("a", {20: 0.1}) + measured("b", {20: 0.2}))
+    assert found.ruling is Ruling.DIRECTION_ONLY
+    assert found.why == "1 of 1 in this order; measured: 1 of 3 comparisons"
+
+
+def test_an_order_may_be_of_points_of_one_variant(measured):
+    grows = order([Subject("a", 20)], [Subject("a", 60)], [Subject("a", 100)], at=())
+    assert ruling(grows, measured("a", {20: 0.1, 60: 0.2, 100: 0.3})) is Ruling.REPRODUCED
+    assert ruling(grows, measured("a", {20: 0.3, 60: 0.2, 100: 0.1})) is Ruling.CONTRADICTED
+
+
+def test_the_worst_a_run_can_do_is_diverge(measured):
+    rows = measured("a", {20: 5.0}) + measured("b", {20: 0.1}, status=Status.DIVERGED)
+    assert ruling(order(["a"], ["b"]), rows) is Ruling.REPRODUCED
+
+
+def test_the_reach_is_how_far_every_loss_is_small_enough(measured):
+    points = (20, 40, 60)
+    # a fails at 60; b at 40, and what it retrieves beyond does not count
+    rows = measured("a", {20: 0.0009, 40: 0.001, 60: 0.2}) + measured("b", {20: 0.0009, 40: 0.0011, 60: 0.0001})
+    test = order(["a"], ["b"], at=points, better="higher", quantity="reach")
+    found = verdict(test, rows)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.measured == "pairs reached: a 40, b 20"
+    fewer = verdict(test, [row for row in rows if row.point["pairs"] != 60])
+    assert fewer.ruling is Ruling.DIRECTION_ONLY
+    assert fewer.why == "1 of 1 in this order; read from 2 of 3 points"
+
+
+def test_a_reach_that_ends_with_the_points_of_both_compares_nothing(measured):
+    rows = measured("a", {20: 0.0001, 40: 0.0001}) + measured("b", {20: 0.0001, 40: 0.0001})
+    test = order(["a"], ["b"], at=(20, 40), better="higher", quantity="reach")
+    assert ruling(test, rows) is Ruling.NOT_COMPARABLE
+
+
+def test_steps_count_only_for_a_run_that_got_there(measured):
+    # b stopped sooner, but without success
+    rows = measured("a", {20: 0.0009}, steps=700) + measured("b", {20: 0.1}, steps=500)
+    found = verdict(order(["a"], ["b"], quantity="steps_to_solve"), rows)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.measured == "at 20: a 700, b never"
+
+
+# Threshold.
+
+BORDER = claim(Threshold(("linear",), (20, 40, 60), (80, 100, 120), LOSS, 0.001, slack=20))
+HELD = {20: 0.0005, 40: 0.0005, 60: 0.001}
+BROKEN = {80: 0.1, 100: 0.2, 120: 0.3}
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        (HELD | BROKEN, Ruling.REPRODUCED),
+        ({60: 0.0009, 80: 0.1}, Ruling.DIRECTION_ONLY),
+        # the border lies one point off: within the slack
+        (HELD | BROKEN | {60: 0.2}, Ruling.DIRECTION_ONLY),
+        (HELD | BROKEN | {80: 0.0002}, Ruling.DIRECTION_ONLY),
+        # two points off
+        (HELD | BROKEN | {40: 0.2, 60: 0.2}, Ruling.CONTRADICTED),
+        (HELD | BROKEN | {100: 0.0002}, Ruling.CONTRADICTED),
+        # a border is not seen from one side
+        (HELD, Ruling.NOT_COMPARABLE),
+        (BROKEN, Ruling.NOT_COMPARABLE),
+    ],
+)
+def test_a_threshold_is_reproduced_where_all_points_are_on_the_claimed_side(measured, losses, expected):
+    assert ruling(BORDER, measured("linear", losses)) is expected
+
+
+def test_a_threshold_says_what_was_seen_on_each_side(measured):
+    found = verdict(BORDER, measured("linear", HELD | BROKEN | {80: 0.0002}))
+    assert found.measured == "≤ 0.001 at 20–80, 0.200 to 0.300 at 100–120"
+    assert found.why == (
+        "5 of 6 on the claimed side of 0.001; not linear 0.00020 at 80; the border is at most 20 pairs off"
+    )
+
+
+def test_a_claim_that_something_never_holds_has_one_side_and_counts_divergence_as_failing(measured):
+    never = claim(Threshold(("a", "b"), (), (20, 40), LOSS, 0.001))
+    rows = measured("a", {20: 0.1, 40: 0.5}) + measured("b", {20: 0.0, 40: 0.0}, status=Status.DIVERGED)
+    found = verdict(never, rows)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.measured == "a: 0.100 to 0.500 at 20–40; b: 2 diverged at 20–40"
+    assert ruling(never, measured("a", {20: 0.1, 40: 0.0005})) is Ruling.CONTRADICTED
+
+
+# Curve, against the released logs: linear is 0.00089 at 20, 0.0245 at 60, 0.451 at 600.
+
+CURVE = claim(Curve("linear", (20, 60, 600), LOSS))
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected", "why"),
+    [
+        ({20: 0.0005, 60: 0.03, 600: 0.4}, Ruling.REPRODUCED, "3 of 3 agree"),
+        (
+            {20: 0.0005, 60: 0.03, 600: 0.3},
+            Ruling.DIRECTION_ONLY,
+            "2 of 3 agree, 3 of 3 are on the same side of 0.001; at 600: both fail, with different losses",
+        ),
+        (
+            {20: 0.0005, 60: 0.0005, 600: 0.4},
+            Ruling.CONTRADICTED,
+            "2 of 3 agree, 2 of 3 are on the same side of 0.001; at 60: measured retrieves, published does not",
+        ),
+        ({20: 0.0005}, Ruling.DIRECTION_ONLY, "1 of 1 agree; measured: 1 of 3 points"),
+    ],
+)
+def test_a_curve_is_reproduced_where_all_its_points_agree(measured, losses, expected, why):
+    found = verdict(CURVE, measured("linear", losses))
+    assert (found.ruling, found.why) == (expected, why)
+    assert found.published == "3 runs, 0.00089 to 0.451"
+
+
+def test_a_curve_lists_what_it_compares_with_nothing(measured):
+    # the log at 100 keys broke off; those of FAVOR+ from 40 keys on ended in NaN
+    cut = claim(Curve("dpfp-nu2+delta", (80, 100), LOSS), suite="rewrite", axis="keys")
+    found = verdict(cut, measured("dpfp-nu2+delta", {80: 0.0005, 100: 0.0005}, suite="rewrite"))
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.why == "1 of 1 agree; 1 published in NaN or cut off are compared with nothing"
+    nan = claim(Curve("performer-m64+delta", (20, 40), LOSS), suite="rewrite", axis="keys")
+    rows = measured("performer-m64+delta", {20: 0.11}, suite="rewrite")
+    rows += measured("performer-m64+delta", {40: 0.2}, suite="rewrite", status=Status.DIVERGED)
+    assert verdict(nan, rows).why == "1 of 1 agree; 1 ended in NaN on both sides"
+
+
+def test_a_curve_of_which_only_excluded_points_were_measured_is_not_comparable(measured):
+    nan = claim(Curve("performer-m64+delta", (20, 40), LOSS), suite="rewrite", axis="keys")
+    found = verdict(nan, measured("performer-m64+delta", {40: 0.2}, suite="rewrite"))
+    assert found.ruling is Ruling.NOT_COMPARABLE
+    assert found.why.startswith("nothing to compare; 1 published in NaN or cut off")
+
+
+# Ending.
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ((Status.DIVERGED, Status.DIVERGED), Ruling.REPRODUCED),
+        ((Status.DIVERGED, Status.OK), Ruling.CONTRADICTED),
+        # a timeout says nothing of the variant
+        ((Status.DIVERGED, Status.TIMEOUT), Ruling.DIRECTION_ONLY),
+        ((Status.TIMEOUT, Status.TIMEOUT), Ruling.NOT_MEASURED),
+    ],
+)
+def test_an_ending_is_reproduced_where_the_cases_end_so(measured, statuses, expected):
+    test = claim(Ending(("a",), (20, 40), Status.DIVERGED))
+    rows = [
+        row
+        for at, status in zip((20, 40), statuses, strict=True)
+        for row in measured("a", {at: 0.1}, status=status, reason="x")
+    ]
+    assert ruling(test, rows) is expected
+
+
+# Protocols.
+
+NEVER = claim(Threshold(("linear",), (), (20, 40), LOSS, 0.001))
+
+
+def test_rows_of_another_scale_or_protocol_support_a_direction_and_say_so(measured):
+    found = verdict(NEVER, measured("linear", {20: 0.1, 40: 0.2}, scale="quick", protocol="text"))
+    assert found.ruling is Ruling.DIRECTION_ONLY
+    assert found.why == (
+        "another protocol (quick scale, protocol=text): the direction is the same, 2 of 2 on the claimed side of 0.001"
+    )
+
+
+def test_rows_of_another_protocol_contradict_nothing(measured):
+    found = verdict(NEVER, measured("linear", {20: 0.0001, 40: 0.0001}, protocol="text"))
+    assert found.ruling is Ruling.NOT_COMPARABLE
+    assert found.why.startswith("another protocol (paper scale, protocol=text): not so, 0 of 2")
+
+
+def test_rows_of_two_protocols_are_never_mixed(measured):
+    exact = measured("linear", {20: 0.0001})
+    found = verdict(NEVER, exact + measured("linear", {20: 0.1, 40: 0.2}, scale="standard", seed=7))
+    assert found.ruling is Ruling.CONTRADICTED
+    assert found.measured == "≤ 0.001 at 20"
+
+
+def test_of_other_protocols_the_fullest_speaks_and_one_that_says_otherwise_is_named(measured):
+    rows = measured("linear", {20: 0.1, 40: 0.2}, scale="standard") + measured("linear", {20: 0.0001}, scale="quick")
+    found = verdict(NEVER, rows)
+    assert found.ruling is Ruling.DIRECTION_ONLY
+    assert found.why.endswith("; otherwise under quick scale")
+
+
+def test_smoke_rows_and_keys_of_another_width_answer_nothing(measured):
+    rows = measured("linear", {20: 0.1, 40: 0.2}, scale="smoke") + measured("linear", {20: 0.1, 40: 0.2}, key_width=16)
+    assert ruling(NEVER, rows) is Ruling.NOT_MEASURED
+
+
+def test_a_claim_of_no_particular_scale_takes_any(measured):
+    anywhere = replace(NEVER, protocol=Protocol("any", "any", "", Point(key_width=64), Point()))
+    assert ruling(anywhere, measured("linear", {20: 0.1, 40: 0.2}, scale="quick")) is Ruling.REPRODUCED
+
+
+def test_settings_of_the_claim_choose_its_rows(measured):
+    batch = replace(NEVER, point=Point(batch=128))
+    assert ruling(batch, measured("linear", {20: 0.1, 40: 0.2})) is Ruling.NOT_MEASURED
+    assert ruling(batch, measured("linear", {20: 0.1, 40: 0.2}, batch=128)) is Ruling.REPRODUCED
+
+
+def test_what_was_asked_and_gave_no_number_is_not_measured_with_its_ending(measured):
+    found = verdict(NEVER, measured("linear", {20: 0.1}, status=Status.TIMEOUT, reason="600 s"))
+    assert (found.ruling, found.why, found.measured) == (Ruling.NOT_MEASURED, "timeout: 600 s", "")
+
+
+# Seeds.
+
+
+def test_several_seeds_count_by_their_median_and_it_is_said_how_many_are_alike(measured):
+    at_20 = claim(Threshold(("linear",), (20,), (), LOSS, 0.001))
+    found = verdict(at_20, measured("linear", {20: [0.0005, 0.4, 0.0007]}))
+    assert found.ruling is Ruling.REPRODUCED
+    assert (found.seeds, found.alike) == (3, 2)
+    assert verdict(at_20, measured("linear", {20: [0.0005, 0.0006, 0.0007]})).alike == 3
+
+
+def test_below_three_seeds_nothing_is_said_of_their_likeness(measured):
+    found = verdict(NEVER, measured("linear", {20: [0.1, 0.2], 40: 0.2}))
+    assert (found.seeds, found.alike) == (1, None)
+
+
+def test_a_newer_attempt_replaces_an_older_one_of_its_seed(measured):
+    old, new = measured("linear", {20: 0.0001, 40: 0.1}), measured("linear", {20: 0.1})
+    new = [replace(row, started_at=row.started_at + timedelta(1)) for row in new]
+    assert ruling(NEVER, new + old) is Ruling.REPRODUCED
+
+
+def test_shipped_rows_are_counted_and_give_way_to_rows_of_the_database(measured):
+    shipped = [
+        replace(row, attempt_id=-row.attempt_id, started_at=row.started_at + timedelta(1))
+        for row in measured("linear", {20: 0.0001, 40: 0.1})
+    ]
+    own = measured("linear", {20: 0.1})
+    found = verdict(NEVER, shipped + own)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.shipped == (1, 2)
+
+
+# All claims.
+
+
+def test_without_rows_every_claim_is_not_measured():
+    assert {one.ruling for one in verdicts([], claims())} == {Ruling.NOT_MEASURED}
+
+
+def test_every_ruling_has_a_symbol_of_its_own():
+    assert len({ruling.symbol for ruling in Ruling}) == len(Ruling)
