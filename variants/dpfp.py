@@ -11,8 +11,11 @@ K - 1 adds nothing. With odd K, alternating signs give the zero vector.
 Source: arXiv:2102.11174, section 5.3, eq. (37).
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from attnbench.variants.contract import FeatureMap, Letter
 
@@ -24,23 +27,39 @@ def features(x: Tensor, draws: Tensor | None = None, *, nu: int) -> Tensor:
 
 
 def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None, *, nu: int) -> Tensor:
-    """phi(q) . phi(k) [B,N,H,T] of queries [B,N,H,K] and keys [B,T,H,K], without building phi when N = 1.
-
-    With u = r(q) * r(k), phi(q) . phi(k) = sum_j <u, roll(u, j)>.
-    """
+    """phi(q) . phi(k) [B,N,H,T] of queries [B,N,H,K] and keys [B,T,H,K], without building phi when N = 1."""
     if q.shape[1] != 1:
         return torch.einsum("b n h d, b t h d -> b n h t", features(q, nu=nu), features(k, nu=nu))
-    # relu(q_i) relu(k_i) and relu(-q_i) relu(-k_i) are the two halves of relu(q_i k_i), split by the sign of q_i
-    product = torch.relu(q * k)  # B T H K
-    positive = (q > 0).to(q.dtype)
-    u = torch.cat([product * positive, product * (1 - positive)], dim=-1)
-    # roll(u, j) is a window of u extended by its own start: a view, where torch.roll would copy
-    extended = torch.cat([u, u[..., :nu]], dim=-1)
-    width = u.shape[-1]
-    rolled = extended[..., 1 : 1 + width]
-    for shift in range(2, nu + 1):
-        rolled = rolled + extended[..., shift : shift + width]
-    return (u * rolled).sum(-1).transpose(1, 2).unsqueeze(1)  # B 1 H T
+    return _QuadraticForm.apply(q, k, nu).unsqueeze(1)  # type: ignore[no-untyped-call]
+
+
+class _QuadraticForm(torch.autograd.Function):
+    """phi(q) . phi(k) [B,H,T] of one query, as p^T M p / 2 with p = relu(q * k), K numbers a key, and M [K,K] from q's signs.
+
+    With u = r(q) * r(k), phi(q) . phi(k) = sum_j <u, roll(u, j)>. One half of u is p where q is positive, the other p where
+    it is not, so M_ij counts the shifts that bring i upon j: inside a half where q_i and q_j have one sign, else across.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, nu: int) -> Tensor:
+        width = k.shape[-1]
+        unit = torch.eye(2 * width, dtype=k.dtype, device=k.device)
+        shifts = torch.stack([unit.roll(by, 0) for shift in range(1, nu + 1) for by in (shift, -shift)]).sum(0)
+        positive = q[:, 0] > 0  # B H K
+        is_inside = positive.unsqueeze(-1) == positive.unsqueeze(-2)
+        M = torch.where(is_inside, shifts[:width, :width], shifts[:width, width:])
+        p = torch.mul(q, k).relu_()
+        slopes = (p.transpose(1, 2) @ M).transpose(1, 2)  # B T H K
+        products = 0.5 * torch.linalg.vecdot(p, slopes).transpose(1, 2)
+        ctx.save_for_backward(q, k, slopes.mul_(p > 0))
+        return products
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        q, k, slopes = ctx.saved_tensors
+        slopes = slopes * gradient.transpose(1, 2).unsqueeze(-1)
+        return (slopes * k).sum(1, keepdim=True), slopes * q, None
 
 
 FEATURE_MAP = FeatureMap(

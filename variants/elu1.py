@@ -5,8 +5,11 @@
 Source: arXiv:2006.16236, eq. (7); arXiv:2102.11174, section 5.1.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from attnbench.variants.contract import FeatureMap
 
@@ -17,6 +20,31 @@ def features(x: Tensor, draws: Tensor | None = None) -> Tensor:
     return torch.relu(x) + torch.exp(x.clamp(max=0))
 
 
+def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None) -> Tensor:
+    """phi(q) . phi(k) [B,N,H,T] of queries [B,N,H,K] and keys [B,T,H,K]."""
+    if q.shape[1] != 1:
+        return torch.einsum("b n h k, b t h k -> b n h t", features(q), features(k))
+    return _Product.apply(q, k).unsqueeze(1)  # type: ignore[no-untyped-call]
+
+
+class _Product(torch.autograd.Function):
+    """phi(q) . phi(k) [B,H,T] of one query, with phi' = min(phi, 1): phi(k) is all that is kept for the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor) -> Tensor:
+        phi_q, phi_k = features(q), features(k)
+        ctx.save_for_backward(phi_q, phi_k)
+        return torch.linalg.vecdot(phi_k, phi_q).transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        phi_q, phi_k = ctx.saved_tensors
+        gradient = gradient.transpose(1, 2).unsqueeze(-1)  # B T H 1
+        to_phi_q = (phi_k * gradient).sum(1, keepdim=True)
+        return to_phi_q.mul_(phi_q.clamp(max=1)), phi_k.clamp(max=1).mul_(phi_q).mul_(gradient)
+
+
 FEATURE_MAP = FeatureMap(
     name="elu1",
     base="linear",
@@ -25,4 +53,5 @@ FEATURE_MAP = FeatureMap(
     features=features,
     width=lambda K: K,
     is_nonnegative=True,
+    kernel=kernel,
 )

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnbench.variants.contract import FeatureMap, Letter
+from attnbench.variants.shapes import cache_blocks
 
 
 def features(x: Tensor, draws: Tensor | None = None, *, m: int) -> Tensor:
@@ -47,7 +48,7 @@ def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None, *, m: int) -> Tens
 class _SumOfExponentials(torch.autograd.Function):
     """phi(q) . phi(k) = exp(-(|q|^2 + |k|^2) / 2) / 2m sum_i [exp(R_i (q + k)) + exp(-R_i (q + k))], [B,H,T].
 
-    One sequence after another, so that its T x m exponents stay in the processor's cache.
+    Block by block, so that the T x m exponents of a sequence stay in the processor's cache.
     """
 
     @staticmethod
@@ -57,12 +58,12 @@ class _SumOfExponentials(torch.autograd.Function):
         offset = 0.5 * ((q * q).sum(-1) + (k * k).sum(-1)).transpose(1, 2).unsqueeze(-1) + math.log(2 * R.shape[1])
         products = k.new_empty(both.shape[:3])
         slopes = k.new_empty(*both.shape[:3], R.shape[1])
-        for x, off, product, slope in zip(both, offset, products, slopes, strict=True):
-            projected = x @ R.mT  # H T m
-            falling = (-projected).sub_(off).clamp_(min=smallest).exp_()
-            rising = projected.sub_(off).clamp_(min=smallest).exp_()
-            torch.sub(rising, falling, out=slope)
-            torch.sum(rising.add_(falling), dim=-1, out=product)
+        for block in cache_blocks(len(k), slopes[0].numel(), k.device):
+            projected = both[block] @ R.mT  # B H T m
+            falling = (-projected).sub_(offset[block]).clamp_(min=smallest).exp_()
+            rising = projected.sub_(offset[block]).clamp_(min=smallest).exp_()
+            torch.sub(rising, falling, out=slopes[block])
+            torch.sum(rising.add_(falling), dim=-1, out=products[block])
         ctx.save_for_backward(q, k, R, products, slopes)
         return products
 
@@ -71,8 +72,9 @@ class _SumOfExponentials(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         q, k, R, products, slopes = ctx.saved_tensors
         from_length = (gradient * products).transpose(1, 2).unsqueeze(-1)  # B T H 1
-        from_sum = torch.stack([(slope * one.unsqueeze(-1)) @ R for slope, one in zip(slopes, gradient, strict=True)])
-        from_sum = from_sum.transpose(1, 2)
+        gradient = gradient.unsqueeze(-1)  # B H T 1
+        blocks = cache_blocks(len(k), slopes[0].numel(), k.device)
+        from_sum = torch.cat([(slopes[block] * gradient[block]) @ R for block in blocks]).transpose(1, 2)
         return (
             from_sum.sum(1, keepdim=True) - q * from_length.sum(1, keepdim=True),
             from_sum - k * from_length,

@@ -1,4 +1,4 @@
-"""What the write rules share: an empty memory, the memory handed on, chunks, and decay inside a chunk."""
+"""What variants share: an empty memory, the memory handed on, chunks, decay inside a chunk, and blocks that fit a cache."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from attnbench.variants.contract import Memory, working_dtype
+
+CACHED_NUMBERS = 1 << 16
 
 
 def start(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,6 +37,12 @@ def by_chunk(*tensors: Tensor | None, chunk: int) -> Iterator[tuple[Any, ...]]:
         [None] * count if x is None else torch.split(x.transpose(1, 2), chunk, dim=2) for x in tensors
     ]
     yield from zip(*pieces, strict=True)
+
+
+def cache_blocks(batch: int, numbers: int, device: torch.device) -> Iterator[slice]:
+    """Slices of the batch whose intermediate tensors, of `numbers` each sequence, fit a processor's cache; on a GPU all at once."""
+    size = max(1, CACHED_NUMBERS // numbers) if device.type == "cpu" else batch
+    yield from (slice(first, first + size) for first in range(0, batch, size))
 
 
 def causal_decay(decay: Tensor) -> tuple[Tensor, Tensor, Tensor]:

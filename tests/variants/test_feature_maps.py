@@ -9,6 +9,7 @@ from attnbench.harness import seeds
 from attnbench.harness.checks import TOLERANCES
 from attnbench.variants import find
 from attnbench.variants.registry import everything
+from attnbench.variants.shapes import CACHED_NUMBERS, cache_blocks
 
 MAPS = everything().vocabulary.feature_maps
 EXACT = {"rtol": TOLERANCES[torch.float64].relative, "atol": TOLERANCES[torch.float64].absolute}
@@ -147,11 +148,25 @@ def test_the_dpfp_kernel_is_the_product_of_the_features(nu, queries):
     torch.testing.assert_close(MAPS["dpfp"].kernel(q, k, nu=nu), expected, **EXACT)
 
 
-def test_the_dpfp_kernel_has_the_gradient_of_the_features():
-    q, k = gaussian(1, 1, 1, 4, part="q").requires_grad_(), gaussian(1, 3, 1, 4, part="k").requires_grad_()
-    weights = gaussian(1, 1, 1, 3, part="w")
-    fast = torch.autograd.grad((MAPS["dpfp"].kernel(q, k, nu=2) * weights).sum(), (q, k))
-    plain = torch.einsum("b n h d, b t h d -> b n h t", dpfp(q, 2), dpfp(k, 2))
+@pytest.mark.parametrize("nu", [1, 2, 7])
+def test_the_dpfp_kernel_has_the_gradient_of_the_features(nu):
+    q, k = gaussian(2, 1, 3, 8, part="q"), gaussian(2, 5, 3, 8, part="k")
+    q[..., 2] = 0  # no sign of its own
+    q.requires_grad_(), k.requires_grad_()
+    weights = gaussian(2, 1, 3, 5, part="w")
+    fast = torch.autograd.grad((MAPS["dpfp"].kernel(q, k, nu=nu) * weights).sum(), (q, k))
+    plain = torch.einsum("b n h d, b t h d -> b n h t", dpfp(q, nu), dpfp(k, nu))
+    torch.testing.assert_close(fast, torch.autograd.grad((plain * weights).sum(), (q, k)), **EXACT)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_the_elu1_kernel_is_the_product_of_the_features_and_has_their_gradient(queries):
+    q, k = gaussian(2, queries, 3, 8, part="q").requires_grad_(), gaussian(2, 7, 3, 8, part="k").requires_grad_()
+    plain = torch.einsum("b n h d, b t h d -> b n h t", MAPS["elu1"].features(q), MAPS["elu1"].features(k))
+    found = MAPS["elu1"].kernel(q, k)
+    torch.testing.assert_close(found, plain, **EXACT)
+    weights = gaussian(*found.shape, part="w")
+    fast = torch.autograd.grad((found * weights).sum(), (q, k))
     torch.testing.assert_close(fast, torch.autograd.grad((plain * weights).sum(), (q, k)), **EXACT)
 
 
@@ -278,3 +293,17 @@ def test_favor_features_of_long_keys_are_next_to_nothing_and_no_nan():
 def test_a_performer_says_when_it_draws_anew(name, redraw):
     assert find(name).draws.redraw == redraw
     assert find("linear").draws is None
+
+
+# blocks
+
+
+@given(batch=st.integers(1, 300), numbers=st.integers(1, 200_000))
+def test_blocks_cover_the_batch_once_and_fit_the_cache_where_one_sequence_does(batch, numbers):
+    blocks = [range(batch)[block] for block in cache_blocks(batch, numbers, torch.device("cpu"))]
+    assert [index for block in blocks for index in block] == list(range(batch))
+    assert all(len(block) * numbers <= CACHED_NUMBERS or len(block) == 1 for block in blocks)
+
+
+def test_a_gpu_takes_the_batch_as_one_block():
+    assert list(cache_blocks(300, 10**6, torch.device("cuda"))) == [slice(0, 300)]
