@@ -92,9 +92,9 @@ def run(
         settings=parse_settings(setting or ()),
     )
     if report is not None:
-        from attnbench.reports.write import check_destination
+        from attnbench.reports.write import check_report
 
-        check_destination(report)
+        check_report(report)
     options = Options(db, workers, isolate, timeout, rerun, offline)
     try:
         code = run_suites(find_suites(), request, options, sys.argv)
@@ -194,16 +194,23 @@ def export(
         Path | None, typer.Option("--output", "-o", help="The file; attnbench.jsonl.xz or attnbench.csv if not given.")
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="rows (compressed text, which import reads) or csv (flat, without curves).")
-    ] = "rows",
+        str | None,
+        typer.Option(
+            "--format",
+            help="rows (compressed text, which import reads) or csv (flat, without curves); rows unless OUTPUT ends in .csv.",
+        ),
+    ] = None,
     variant: Annotated[list[str] | None, typer.Option("--variant", "-v", help="Only these variants.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
     run_id: Annotated[list[str] | None, typer.Option("--run", help="Only these runs; see `attnbench ls runs`.")] = None,
     latest: Annotated[bool, typer.Option(help="Only the newest attempt of each case.")] = False,
-    artefacts: Annotated[bool, typer.Option(help="Texts that belong to attempts, too.")] = False,
+    artefacts: Annotated[bool, typer.Option(help="Texts that belong to attempts, too, as they are.")] = False,
     db: Database = DATABASE,
 ) -> None:
-    """Write attempts, with their runs, samples and curves, to one compact file."""
+    """Write attempts, with their runs, samples and curves, to one compact file.
+
+    It names no computer, user or folder: of a path its last part is kept.
+    """
     from attnbench.harness.exchange import export as write_file
 
     said = write_file(
@@ -228,8 +235,14 @@ def import_files(
     """Add the rows of files to the database; what it has already is not added again."""
     from attnbench.harness.exchange import bring_in
 
-    for said in bring_in(db, files):
-        typer.echo(said)
+    try:
+        for said in bring_in(db, files):
+            typer.echo(said)
+    except KeyboardInterrupt:
+        typer.echo(
+            "attnbench: stopped; the files named above are stored, and the same command adds the others", err=True
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @data_app.command(name="fetch")

@@ -18,6 +18,7 @@ UNHASHED = {
     "attnbench.harness.data.cache",
     "attnbench.harness.data.catalogue",
     "attnbench.harness.data.fetch",
+    "attnbench.harness.destination",
     "attnbench.harness.environment",
     "attnbench.harness.errors",
     "attnbench.harness.exchange",

@@ -3,15 +3,16 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from attnbench.harness.destination import check_destination, replace_file
 from attnbench.harness.environment import without_password
 from attnbench.harness.errors import BadParameter, UnknownScale, UnknownSuite, UnknownVariant, UserError, did_you_mean
-from attnbench.harness.rowfile import SUFFIX, read_rows, replace_file, write_rows
+from attnbench.harness.rowfile import SUFFIX, read_rows, write_rows
 from attnbench.harness.rows import Row
 from attnbench.harness.store import Contents, Store, StoredRun, rows_of
+from attnbench.harness.store.nameless import nameless
 
 FORMATS = {"rows": SUFFIX, "csv": ".csv"}
 
@@ -19,7 +20,7 @@ FORMATS = {"rows": SUFFIX, "csv": ".csv"}
 def export(
     database: str,
     path: Path | None,
-    form: str = "rows",
+    form: str | None = None,
     *,
     suites: Collection[str] = (),
     variants: Collection[str] = (),
@@ -31,14 +32,16 @@ def export(
     """Write the chosen attempts to `path` (default: attnbench and the format's suffix); gives what was written, in words.
 
     Nothing named means all. `form` "rows" is what `bring_in` reads, "csv" a flat table without curves, for other
-    programs. `latest` leaves out all but the newest attempt of each case; texts come along only with `artefacts`.
+    programs; None: csv if the file's name says so. Neither names a computer, a user or a folder (`store/nameless.py`).
+    `latest` leaves out all but the newest attempt of each case; texts come along only with `artefacts`.
     Raises UserError where the file cannot be written or nothing is chosen, and an Unknown... for a name that nothing
     stored has.
     """
+    form = form or ("csv" if path is not None and path.suffix == FORMATS["csv"] else "rows")
     if form not in FORMATS:
         raise BadParameter(f"--format takes rows or csv, got {form!r}. {did_you_mean(form, FORMATS)}")
     path = path or Path(f"attnbench{FORMATS[form]}")
-    _check_destination(path)
+    check_destination(path, "export", f"attnbench{FORMATS[form]}")
     with Store.open(database, writes=False) as store:
         chosen = store.contents(
             suites=suites or None,
@@ -52,6 +55,7 @@ def export(
         _check_names(store, chosen, asked)
     if not chosen.attempts:
         raise UserError(f"{without_password(database)} holds no attempt of what was asked for: nothing to export.")
+    chosen = nameless(chosen)
     if form == "csv":
         replace_file(path, _csv(chosen).encode())
     else:
@@ -72,18 +76,6 @@ def bring_in(database: str, paths: Sequence[Path]) -> Iterator[str]:
             told = f"{_counted(added.attempts, 'attempt')} and {_counted(added.runs, 'run')} added"
             known = f"; {_counted(added.known_attempts, 'attempt')} known before" if added.known_attempts else ""
             yield f"{path}: {told}{known}"
-
-
-def _check_destination(path: Path) -> None:
-    """Raise UserError now, before the work, if a file cannot be written to `path`."""
-    if path.is_dir():
-        raise UserError(f"an export is a file, but {path} is a folder. Try {path / f'attnbench{SUFFIX}'}.")
-    if not path.parent.is_dir():
-        raise UserError(f"no folder {path.parent} for the export {path}. Make it first: mkdir -p {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(
-            f"the folder {path.parent} of the export {path} cannot be written. Choose another with --output."
-        )
 
 
 def _check_names(store: Store, chosen: Contents, asked: Mapping[str, Collection[str]]) -> None:

@@ -12,8 +12,7 @@ damaged or truncated file. The same contents always give the same bytes with one
 import json
 import lzma
 import math
-import os
-import secrets
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attnbench.harness.destination import replace_file
 from attnbench.harness.errors import UserError
 from attnbench.harness.rows import Artefact, Identity, Series, Status
 from attnbench.harness.spec import Case, Point
@@ -30,6 +30,8 @@ from attnbench.harness.store.writing import numbers
 SUFFIX = ".jsonl.xz"
 FORMAT, VERSION = "attnbench rows", 1
 _XZ = b"\xfd7zXZ\x00"
+# what a text that somebody wrote by hand may raise: a time before the year 1 in UTC, brackets a thousand deep
+_WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 
 Value = TypeVar("Value")
 Read = Callable[[Any], Any]
@@ -60,24 +62,6 @@ def read_rows(path: Path) -> Contents:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}. Name a file of `attnbench export`."
         ) from error
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` into `path`, whole or not at all. Raises UserError where it cannot be written."""
-    # beside the target, so that the last step is a rename: readers see the old file or the new one, never half of one
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}. Choose another place with --output."
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _lines(contents: Contents) -> Iterator[str]:
@@ -122,11 +106,11 @@ def _contents(path: Path, lines: Iterable[str]) -> Contents:
     found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
     for number, line in numbered:
         try:
-            ((kind, given),) = _parsed(line).items()
+            kind, given = _named(_parsed(line))
             found[kind].append(_KINDS[kind](given))
-        except (KeyError, TypeError, ValueError) as error:
+        except _WRONG as error:
             raise UserError(
-                f"line {number} of {path} is no run, suite or attempt of format {VERSION}: {error}."
+                f"line {number} of {path} is no run, suite or attempt of format {VERSION}: {error}. Export it again."
             ) from error
     known = {run.id for run in found["run"]}
     for tried in found["attempt"]:
@@ -143,7 +127,7 @@ def _check_header(path: Path, line: str) -> None:
     try:
         header = _parsed(line)
         version = header["version"] if header["format"] == FORMAT else None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, *_WRONG):
         version = None
     if not isinstance(version, int):
         raise _not_ours(path, "its first line does not say so")
@@ -164,6 +148,14 @@ def _parsed(line: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise ValueError("it is no JSON object")
     return parsed
+
+
+def _named(parsed: Mapping[str, Any]) -> tuple[str, Any]:
+    """What a line holds, and its values."""
+    kind = next(iter(parsed), "")
+    if len(parsed) != 1 or kind not in _KINDS:
+        raise ValueError(f"one of {', '.join(_KINDS)} was needed, got {', '.join(parsed) or 'nothing'}")
+    return kind, parsed[kind]
 
 
 def _not_ours(path: Path, why: str) -> UserError:
@@ -187,7 +179,7 @@ def _taken(given: Any, fields: Mapping[str, Read]) -> dict[str, Any]:
     for name, read in fields.items():
         try:
             taken[name] = read(given[name])
-        except (TypeError, ValueError) as error:
+        except _WRONG as error:
             raise ValueError(f"{name}: {error}") from error
     return taken
 
@@ -222,7 +214,7 @@ def _whole(below: int) -> Callable[[Any], int]:
 
 def _number(given: Any) -> float:
     """A finite number: JSON's 1e999 is none."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) <= sys.float_info.max:
         raise ValueError(f"a finite number was needed, got {given!r:.40}")
     return float(given)
 
@@ -247,7 +239,9 @@ def _facts(given: Any) -> dict[str, Any]:
     facts = _as(dict, "an object")(given)
     for name, value in facts.items():
         _words(name)
-        if not isinstance(value, int | float):
+        if isinstance(value, float):
+            _number(value)
+        elif not isinstance(value, int):
             _words(value)
     return facts
 

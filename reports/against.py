@@ -9,6 +9,7 @@ figure              small multiples: published as a line, each measured seed as 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from attnbench.harness.rows import Row
 from attnbench.reports.agreement import (
@@ -23,10 +24,10 @@ from attnbench.reports.agreement import (
 )
 from attnbench.reports.figures import Figure, svg_text
 from attnbench.reports.grids import Cell, Line, Table, metric_head
-from attnbench.reports.numbers import setting_written, written
+from attnbench.reports.numbers import setting_written
 from attnbench.reports.palette import Look
 from attnbench.reports.panels import Panel, panels_drawn
-from attnbench.reports.passage import Passage
+from attnbench.reports.passage import Passage, loss_cell
 from attnbench.reports.published import LoggedRun, logged_runs
 from attnbench.reports.tables import SuiteFacts, metric_words, order
 
@@ -78,8 +79,8 @@ def counts(found: Sequence[Pair]) -> Table:
         for variant, one in zip((*variants, "all"), (*counted, _counted(found)), strict=True)
     ]
     notes = (
-        f"Two runs agree if both retrieve (best loss ≤ {SOLVED:g}), or both fail with best losses within "
-        f"{ABSOLUTE_TOLERANCE:g} or {RELATIVE_TOLERANCE:.0%} of each other".replace("%", " %"),
+        f"Two runs agree if both retrieve (best loss ≤ {SOLVED:g}), or both fail with best losses that lie within "
+        f"{ABSOLUTE_TOLERANCE:g} of each other or within {100 * RELATIVE_TOLERANCE:g} % of the published one",
         "Several seeds of ours count as one by their median; each published run is one seed",
     )
     return Table("How many agree", notes, ("variant",), "", tuple(names), tuple(lines))
@@ -117,9 +118,9 @@ def differences(found: Sequence[Pair]) -> Table:
     lines = []
     for pair in sorted(differing, key=lambda pair: (order(pair.variant), pair.at)):
         cells = (
-            _loss_cell([pair.published.best_loss]),
+            loss_cell([pair.published.best_loss]),
             Cell("training_steps", setting_written(pair.published.steps), value=float(pair.published.steps)),
-            _loss_cell(list(pair.losses.values())),
+            loss_cell(list(pair.losses.values())),
             _steps_cell(pair),
         )
         why = (str(pair.agreement.difference), *reasons(pair, found))
@@ -138,7 +139,7 @@ def left_out(found: Sequence[Pair]) -> Table:
         Line(
             pair.variant,
             (pair.variant, setting_written(pair.at)),
-            (_loss_cell([pair.published.best_loss]), _loss_cell(list(pair.losses.values()))),
+            (loss_cell([pair.published.best_loss]), loss_cell(list(pair.losses.values()))),
             remarks=(pair.agreement.reason or "both runs ended in NaN",),
         )
         for pair in sorted(found, key=lambda pair: (order(pair.variant), pair.at))
@@ -168,9 +169,9 @@ def reasons(pair: Pair, found: Sequence[Pair]) -> tuple[str, ...]:
         said.append(f"{sum(seeds)} of our {len(seeds)} seeds retrieve")
     elif len(seeds) == 1:
         said.append("one seed on either side")
-    finite = [loss for loss in (*pair.losses.values(), pair.published.best_loss) if loss is not None]
-    if all(loss <= 10 * SOLVED for loss in finite):
-        said.append("all losses are within ten times of 0.001: the line runs between them")
+    losses = [loss for loss in (*pair.losses.values(), pair.published.best_loss) if loss is not None]
+    if all(loss <= 10 * SOLVED for loss in losses):
+        said.append(f"no loss is above {10 * SOLVED:g}, ten times the {SOLVED:g} that runs have to reach")
     if pair.published.remark:
         said.append(f"published: {pair.published.remark}")
     return (*said, *_stopped(pair))
@@ -207,30 +208,12 @@ def _variants(found: Sequence[Pair]) -> list[str]:
     return sorted({pair.variant for pair in found}, key=order)
 
 
-def _loss_cell(losses: Sequence[float | None]) -> Cell:
-    """The median of some losses, with the smallest and largest; NaN where half of them are none."""
-    values = sorted(loss if loss is not None and math.isfinite(loss) else math.inf for loss in losses)
-    if not values:
-        return Cell("retrieval_loss", "not measured")
-    middle = (
-        values[len(values) // 2] if len(values) % 2 else (values[len(values) // 2 - 1] + values[len(values) // 2]) / 2
-    )
-    if not math.isfinite(middle):
-        return Cell("retrieval_loss", "NaN")
-    spread = f"{written(values[0], '1')} – {_or_nan(values[-1])}" if values[0] != values[-1] else ""
-    return Cell("retrieval_loss", written(middle, "1"), value=middle, spread=spread)
-
-
-def _or_nan(loss: float) -> str:
-    return written(loss, "1") if math.isfinite(loss) else "NaN"
-
-
 def _steps_cell(pair: Pair) -> Cell:
-    steps = sorted(run.steps for run in pair.measured if run.steps is not None)
+    steps = [run.steps for run in pair.measured if run.steps is not None]
     if not steps:
         return Cell("training_steps", "not recorded")
-    middle = (steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
-    spread = f"{setting_written(steps[0])} – {setting_written(steps[-1])}" if steps[0] != steps[-1] else ""
+    middle, low, high = median(steps), min(steps), max(steps)
+    spread = f"{setting_written(low)} – {setting_written(high)}" if low != high else ""
     return Cell("training_steps", setting_written(middle), value=middle, spread=spread)
 
 

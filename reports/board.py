@@ -91,9 +91,15 @@ def headline(part: Part) -> Headline:
         theirs = [(line, cell) for line, cell in found if line.key[0] == variant]
         line, cell = min(theirs, key=lambda pair: _rank(pair[1], better))
         if len(theirs) > 1:
-            cell = replace(cell, remark=", ".join(filter(None, (*map(setting_written, line.key[1:]), cell.remark))))
+            chosen = (_named(name, value) for name, value in zip(sums.by[1:], line.key[1:], strict=True))
+            cell = replace(cell, remark=", ".join(filter(None, (*chosen, cell.remark))))
         cells[variant] = cell
     return Headline(part, says, better, cells)
+
+
+def _named(setting: str, value: Setting) -> str:
+    """A setting in words: "protocol code"; the name of a form speaks for itself."""
+    return setting_written(value) if setting == "form" else f"{metric_words(setting)} {setting_written(value)}"
 
 
 def _reach(line: SummaryLine, sums: Summary, axis_values: Sequence[Setting]) -> Cell:

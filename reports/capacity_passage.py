@@ -1,5 +1,6 @@
 """The capacity points as they are shown: a table of them, and a figure beside what the features offer."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from attnbench.harness.rows import Row
@@ -77,7 +78,7 @@ def _notes(lines: Sequence[LinePoints], axis: str, usual: int) -> tuple[str, ...
     if any(point.low is not None for line in lines for point in line.points.values()):
         notes.append(
             "Below a point its 95 % interval, a bootstrap over the seeds of each number, taken outward to the next that "
-            "was asked"
+            "was asked; with few seeds it is coarse, and sees no doubt at a number where all of them end alike"
         )
     if any(point.low is None for line in lines for point in line.points.values()):
         notes.append(f"No interval where fewer than {SEEDS_FOR_AN_INTERVAL} seeds ran beside the point")
@@ -126,8 +127,18 @@ def _figure(lines: Sequence[LinePoints], suite: SuiteFacts, looks: Mapping[str, 
     head = f"{metric_words(suite.axis)}, and directions"
     svg = svg_text(lambda: intervals_drawn(drawn, head, ends), f"{prefix}-capacity-points", alt)
     caption = "Shaded: the numbers of pairs that were asked. An arrow: the point lies beyond them."
-    if any(line.feature_rank is not None for line in lines):
-        caption += " A sum of features holds at most as many orthogonal keys as their rank: points end left of it."
+    # a point beyond the last S that was asked may lie anywhere
+    ranked = [
+        (line.points[threshold].at, line.feature_rank)
+        for line in lines
+        if line.feature_rank is not None and line.points[threshold].at < math.inf
+    ]
+    if ranked:
+        within = sum(at <= rank for at, rank in ranked)
+        caption += (
+            " A sum of features holds at most as many orthogonal keys as their rank: "
+            f"{within} of {len(ranked)} points lie at or left of it."
+        )
     return Figure("capacity_point", title, svg, alt, caption)
 
 

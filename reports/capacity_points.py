@@ -14,16 +14,18 @@ early failure flattens it so far that the point rises. A lapse, as in psychometr
 Perception & Psychophysics 63), keeps one run from outweighing all others. So held, one failure more never raises the point.
 
 The interval is a 95 % bootstrap over the seeds of each S. Its ends are taken outward to an S that was asked, since nothing
-was seen between two of them.
+was seen between two of them. Where all seeds of an S end alike the bootstrap sees no doubt there, though a fourth seed
+might end otherwise: with three seeds the interval is coarse, and rather too short than too long.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import Setting
+from attnbench.reports.agreement import newest_first
 from attnbench.reports.numbers import setting_written
 from attnbench.reports.tables import FLOOR_FORM, NOT_SET, SuiteFacts, frame, layout, metric_words, order, status_words
 
@@ -131,11 +133,12 @@ def _places(retrieved: "Array", count: "Array") -> "Array":
     `retrieved` is [B,S], `count` [S]. Where several places are as likely, the middle of them.
     """
     import numpy as np
-    from scipy.special import expit
 
     steps = np.arange(len(count))
     places = np.linspace(-1, len(count), (len(count) + 1) * _PLACES_A_STEP + 1)
-    curves = _LAPSE + (1 - 2 * _LAPSE) * expit(_STEEPNESS * (places[:, None] - steps))
+    # 1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2, which never overflows
+    logistic = (1 + np.tanh(_STEEPNESS * (places[:, None] - steps) / 2)) / 2
+    curves = _LAPSE + (1 - 2 * _LAPSE) * logistic
     likelihood = retrieved @ np.log(curves).T + (count - retrieved) @ np.log1p(-curves).T
     is_best = likelihood >= likelihood.max(1, keepdims=True) - 1e-9
     first, last = is_best.argmax(1), len(places) - 1 - is_best[:, ::-1].argmax(1)
@@ -156,7 +159,8 @@ def _pairs_at(place: float, grid: Sequence[float]) -> float:
 def points_of_lines(rows: Sequence[Row], suite: SuiteFacts) -> tuple[tuple[str, ...], tuple[LinePoints, ...]]:
     """What tells lines apart beside the variant, and the points of each line with a run, in reading order.
 
-    A run that diverged did not retrieve. One that was skipped, timed out or failed says nothing and is left out.
+    A run that diverged did not retrieve. One that was skipped, timed out or failed says nothing and is left out. Of several
+    attempts with one seed (on older data, say) the newest run counts.
     """
     varying = layout(frame(rows), suite.axis).varying
     lines: dict[tuple[Setting, ...], dict[int, list[Row]]] = {}
@@ -178,33 +182,46 @@ def _setting(row: Row, name: str) -> Setting:
 
 
 def _line(key: Sequence[Setting], attempts: Iterable[list[Row]], axis: str) -> LinePoints | None:
-    losses: dict[float, list[float]] = {}
+    losses: dict[float, dict[int, float]] = {}
     widths: list[float] = []
     ranks: list[float] = []
-    lost: dict[str, list[str]] = {}
-    for rows in attempts:
+    lost: dict[str, set[tuple[float, int]]] = {}
+    for rows in newest_first(attempts):
         values = {row.metric: row.value for row in rows if row.value is not None}
-        pairs = rows[0].point.number(axis)
+        pairs, seed = rows[0].point.number(axis), rows[0].seed
         if rows[0].status is Status.DIVERGED:
-            losses.setdefault(pairs, []).append(math.inf)
+            losses.setdefault(pairs, {}).setdefault(seed, math.inf)
         elif rows[0].status is Status.OK and "retrieval_loss" in values:
-            losses.setdefault(pairs, []).append(values["retrieval_loss"])
+            losses.setdefault(pairs, {}).setdefault(seed, values["retrieval_loss"])
         else:
             words = "not measured" if rows[0].status is Status.OK else status_words(rows[0].status, "")
-            lost.setdefault(words, []).append(f"{setting_written(pairs)} (seed {rows[0].seed})")
+            lost.setdefault(words, set()).add((pairs, seed))
         widths += [values["feature_width"]] if "feature_width" in values else []
         ranks += [values["feature_rank"]] if "feature_rank" in values else []
     if not losses:
         return None
+    runs = {pairs: tuple(seeds.values()) for pairs, seeds in losses.items()}
     return LinePoints(
         str(key[0]),
         tuple(map(setting_written, key)),
         {
-            threshold: capacity_point({pairs: [loss <= threshold for loss in found] for pairs, found in losses.items()})
+            threshold: capacity_point({pairs: [loss <= threshold for loss in found] for pairs, found in runs.items()})
             for threshold in THRESHOLDS
         },
         max(widths, default=None),
-        # S keys span no more than S directions, so the largest S says most
         max(ranks, default=None),
-        tuple(f"{words} at {metric_words(axis)} {', '.join(places)}" for words, places in lost.items()),
+        tuple(_lost_words(lost, losses, axis)),
     )
+
+
+def _lost_words(
+    lost: Mapping[str, set[tuple[float, int]]], losses: Mapping[float, Mapping[int, float]], axis: str
+) -> Iterator[str]:
+    """How the attempts of seeds that have no run ended, and where, in the order of the axis."""
+    without = {
+        words: sorted(one for one in places if one[1] not in losses.get(one[0], ())) for words, places in lost.items()
+    }
+    for words, places in sorted(without.items(), key=lambda item: (item[1], item[0])):
+        if places:
+            listed = ", ".join(f"{setting_written(pairs)} (seed {seed})" for pairs, seed in places)
+            yield f"{words} at {metric_words(axis)} {listed}"

@@ -137,9 +137,10 @@ def _mended(name: str, scaled: _Curve, theirs: _Curve) -> str:
     if not both:
         return words
     pairs = both[0]
+    seen = [one[pairs][metric] for one in (theirs, scaled) for metric in _METRICS[1:] if metric in one[pairs]]
     losses = f"{written(published[pairs], '1')} unscaled and {written(ours[pairs], '1')} scaled"
     # a hundredfold, so that the epsilon changes a read by less than a hundredth
-    if min(starts.get(pairs, 0.0), before.get(pairs, 0.0)) < 100 * EPSILON or ours[pairs] <= RETRIEVES:
+    if pairs not in before or pairs not in starts or min(seen) < 100 * EPSILON or ours[pairs] <= RETRIEVES:
         return f"{words} At S = {setting_written(pairs)} the losses are {losses}."
     return (
         f"{words} At S = {setting_written(pairs)}, where neither denominator is small against {_EPSILON_WRITTEN}, the losses are "

@@ -152,6 +152,7 @@ def _gaps(label: str, cells: Mapping[Setting, Mapping[str, Any]]) -> list[str]:
 def svg_text(draw: Callable[[], "Canvas"], prefix: str, alt: str) -> str:
     """The SVG of the figure that `draw` makes: no header, ids with `prefix`, texts in the colour of their surroundings."""
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     # mathtext would read a $ in a variant's name as a formula
     style: Any = {
@@ -163,10 +164,14 @@ def svg_text(draw: Callable[[], "Canvas"], prefix: str, alt: str) -> str:
         "text.parse_math": False,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        # nothing behind the drawing but the page
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
     }
     text = io.StringIO()
     with mpl.rc_context(style):
-        draw().savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        # savefig would draw twice, the first time only for the layout, which a single pass does as well
+        FigureCanvasSVG(draw()).print_svg(text, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     return _inlined(text.getvalue(), prefix, alt)
 
 

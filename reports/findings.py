@@ -79,7 +79,7 @@ def published_words(claim: Claim) -> str:
             tolerance = max(absolute, relative * abs(value))
             return _written(value, quantity) + (f" ± {_written(tolerance, quantity)}" if tolerance else "")
         case Ratio(value=value, relative=relative):
-            return f"{written(value, '1')} ± {relative:.0%}"
+            return f"{written(value, '1')} ± {100 * relative:g} %"
         case Curve(variant=variant, at=at):
             runs = [run for run in logged_runs() if (run.suite, run.variant) == (claim.suite, variant) and run.at in at]
             losses = [
@@ -135,7 +135,9 @@ def _ratio(test: Ratio, readings: Readings) -> Finding:
         bool(ratios) and not off,
         bool(ratios) and all((one > 1) == (test.value > 1) for one in ratios),
         _between(ratios, ""),
-        _covered(f"{_of(len(ratios) - len(off), len(ratios))} within {test.relative:.0%}", len(ratios), len(test.at)),
+        _covered(
+            f"{_of(len(ratios) - len(off), len(ratios))} within {100 * test.relative:g} %", len(ratios), len(test.at)
+        ),
     )
 
 

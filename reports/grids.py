@@ -3,7 +3,7 @@ a number with its spread, or the words that stand in its place.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,17 +93,31 @@ class Table:
         return any(line.remarks for line in self.lines)
 
 
-def tables(rows: Sequence[Row], suite: SuiteFacts, numbers: Iterable[Published] = ()) -> tuple[Table, ...]:
+# What explains a number rather than being one. It stands where it explains something (`reports/synthetic.py`), and not in a
+# table of its own along the axis, unless it is asked for by name.
+EXPLANATIONS = frozenset({"feature_width", "feature_rank", "denominator_at_start", "denominator_at_end"})
+
+
+def tables(
+    rows: Sequence[Row], suite: SuiteFacts, numbers: Iterable[Published] = (), *, named: Collection[str] = ()
+) -> tuple[Table, ...]:
     """The tables of one suite under one set of conditions, the headline first.
 
     Where the axis has several values, one table a metric with the axis as columns; else one table with the metrics as
-    columns. `numbers` are published ones, shown where suite, variant, metric and all their settings fit.
+    columns. `numbers` are published ones, shown where suite, variant, metric and all their settings fit. `named` are
+    metrics that were asked for by name: the others get no table where they are EXPLANATIONS.
     """
     data = frame(rows)
     theirs = [one for one in numbers if one.suite == suite.name]
     axis_values = axis_values_of(data, suite.axis)
-    sums = [summary(data, metric, suite.axis) for metric in measured_metrics(rows, suite)]
-    if len(axis_values) > 1:
+    is_along = len(axis_values) > 1
+    metrics = [
+        metric
+        for metric in measured_metrics(rows, suite)
+        if not is_along or metric not in EXPLANATIONS or metric in named
+    ]
+    sums = [summary(data, metric, suite.axis) for metric in metrics]
+    if is_along:
         parts = (_along_axis(one, suite, theirs, axis_values) for one in sums)
         return tuple(_finished(part) for part in parts if part.lines)
     table = _by_metric(sums, suite, theirs)
@@ -182,10 +196,11 @@ def _along_axis(
     lines = []
     for line in summed:
         cells = []
+        of_variant = [one for one in theirs if one.variant == line.key[0]]
         for at in asked:
             cell = cell_of(line.cells[at], sums) if at in line.cells else Cell(sums.metric)
             cell = _beside_published(
-                cell, find(theirs, suite.name, line.key[0], sums.metric, sums.point(line, at)), sums
+                cell, find(of_variant, suite.name, line.key[0], sums.metric, sums.point(line, at)), sums
             )
             cells.append(cell if line.is_floor else _marked(cell, counted.get(at, counted.get(NOT_SET)), sums.better))
         lines.append(Line(line.key[0], _labels(line.key), tuple(cells), line.is_floor))

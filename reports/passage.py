@@ -1,11 +1,14 @@
 """What a suite's section says beyond the tables of its metrics: a heading, words, tables, figures."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from attnbench.harness.rows import Row, Status
 from attnbench.reports.figures import Figure
 from attnbench.reports.grids import Cell, Table
+from attnbench.reports.numbers import written
 from attnbench.reports.tables import status_words
 
 
@@ -18,6 +21,22 @@ class Passage:
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     open_tables: int = 1
+
+
+def loss_cell(losses: Iterable[float | None]) -> Cell:
+    """The median of the losses of several seeds, below it smallest and largest.
+
+    A loss that is None or not finite is of a run that diverged, so it is above all others: NaN where half of them are.
+    """
+    values = sorted(math.inf if loss is None or not math.isfinite(loss) else loss for loss in losses)
+    if not values:
+        return Cell("retrieval_loss", "not measured")
+    middle = median(values)
+    if not math.isfinite(middle):
+        return Cell("retrieval_loss", "NaN")
+    ends = (written(loss, "1") if math.isfinite(loss) else "NaN" for loss in (values[0], values[-1]))
+    spread = " – ".join(ends) if values[0] != values[-1] else ""
+    return Cell("retrieval_loss", written(middle, "1"), value=middle, spread=spread)
 
 
 def ending_cell(metric: str, rows: Iterable[Row]) -> Cell:

@@ -12,7 +12,7 @@ from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import Setting
 from attnbench.reports.grids import Cell, Line, Table
 from attnbench.reports.numbers import setting_written, written
-from attnbench.reports.passage import Passage, ending_cell
+from attnbench.reports.passage import Passage, ending_cell, loss_cell
 from attnbench.reports.published import LoggedRun, logged_runs
 from attnbench.reports.tables import NOT_SET, SuiteFacts, metric_words, order
 
@@ -25,7 +25,7 @@ _Values = dict[tuple[str, Setting, str], list[float]]
 
 def protocols_passage(rows: Sequence[Row], suite: SuiteFacts) -> tuple[Passage, ...]:
     """Both protocols beside each other, at the axis values that have rows of both; nothing without any."""
-    losses = _values(rows, suite.axis, "retrieval_loss")
+    losses = _losses(rows, suite.axis)
     both = sorted({at for _, at, protocol in losses if protocol == "text"}, key=order)
     both = [at for at in both if any(key[1:] == (at, "code") for key in losses)]
     variants = sorted({key[0] for key in losses if key[1] in both}, key=order)
@@ -59,16 +59,10 @@ def _cells(
 ) -> Iterator[Cell]:
     log = logs.get((variant, at)) if isinstance(at, int) else None
     theirs = log.best_loss if log is not None and log.is_complete else None
-    yield Cell("retrieval_loss", NOT_SET) if theirs is None else _cell([theirs])
+    yield Cell("retrieval_loss", NOT_SET) if theirs is None else loss_cell([theirs])
     for protocol in _PROTOCOLS:
         key = (variant, at, protocol)
-        yield _cell(losses[key]) if key in losses else ending_cell("retrieval_loss", asked.get(key, []))
-
-
-def _cell(values: Sequence[float]) -> Cell:
-    middle, low, high = median(values), min(values), max(values)
-    spread = f"{written(low, '1')} – {written(high, '1')}" if low != high else ""
-    return Cell("retrieval_loss", written(middle, "1"), value=middle, spread=spread)
+        yield loss_cell(losses[key]) if key in losses else ending_cell("retrieval_loss", asked.get(key, []))
 
 
 def _in_words(
@@ -108,6 +102,17 @@ def _largest_gap(at: Setting, losses: _Values) -> tuple[str, float, float] | Non
     above = [gap for gap in gaps if gap[2] > gap[1]]
     # in units of the loss of reading nothing; a loss far above it says that a rule explodes
     return max(above, key=lambda gap: (min(gap[2], 0.5) - min(gap[1], 0.5), gap[0]), default=None)
+
+
+def _losses(rows: Sequence[Row], axis: str) -> _Values:
+    """The best losses; infinite for a seed that diverged where others did not."""
+    found = _values(rows, axis, "retrieval_loss")
+    diverged = {row.attempt_id: row for row in rows if row.status is Status.DIVERGED}
+    for row in diverged.values():
+        key = (row.variant, row.point.get(axis, ""), str(row.point.get("protocol", "")))
+        if key in found:
+            found[key].append(math.inf)
+    return found
 
 
 def _values(rows: Sequence[Row], axis: str, metric: str) -> _Values:

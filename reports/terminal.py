@@ -67,7 +67,7 @@ def show(
         and (not scales or row.scale in scales)
         and (not metrics or row.metric in {"", *metrics})
     ]
-    print_tables(chosen, facts, console, numbers=published(), runs=runs)
+    print_tables(chosen, facts, console, numbers=published(), runs=runs, named=metrics or ())
 
 
 def _check(names: Collection[str] | None, known: Collection[str], what: str, refusal: type[UserError]) -> None:
@@ -84,8 +84,12 @@ def print_tables(
     *,
     numbers: Iterable[Published] = (),
     runs: Iterable[RunOrigin] = (),
+    named: Collection[str] = (),
 ) -> None:
-    """Print the summary, then suite by suite its question, its tables, and the failures in words."""
+    """Print the summary, then suite by suite its question, its tables, and the failures in words.
+
+    `named` are metrics that were asked for by name: see `reports/grids.tables`.
+    """
     from rich.rule import Rule
     from rich.text import Text
 
@@ -101,7 +105,7 @@ def print_tables(
         console.print(Text(part.suite.question))
         for words in origins(part.rows, made):
             console.print(Text(f"{words}.", style="yellow"))
-        for table in tables(part.rows, part.suite, theirs):
+        for table in tables(part.rows, part.suite, theirs, named=named):
             console.print()
             _print(table, console)
             if table.notes:

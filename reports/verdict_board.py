@@ -90,7 +90,9 @@ def because(verdict: Verdict) -> str:
     if verdict.seeds:
         words.append("1 seed" if verdict.seeds == 1 else f"{verdict.seeds} seeds")
     if verdict.alike is not None:
-        words[-1] += ", all alike" if verdict.alike >= verdict.seeds else f", {verdict.alike} of them alike"
+        alike, alone = verdict.alike
+        some, does = ("each", "gives") if alike == alone else (f"{alike} of {alone}", "gives" if alike == 1 else "give")
+        words[-1] += f", {some} alone {does} the same verdict"
     shipped, attempts = verdict.shipped
     if shipped:
         words.append(f"{shipped} of {attempts} attempts shipped")
@@ -165,7 +167,7 @@ def _record(verdict: Verdict) -> dict[str, Any]:
         "measured": verdict.measured,
         "why": verdict.why,
         "seeds": verdict.seeds,
-        "seeds_alike": verdict.alike,
+        "seeds_alike": None if verdict.alike is None else verdict.alike[0],
         "attempts": attempts,
         "attempts_shipped": shipped,
         "note": claim.note,

@@ -10,6 +10,7 @@ median; where there are three or more, the verdict also says how many of them sa
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from attnbench.harness.rows import Row
 from attnbench.harness.spec import SCALES
@@ -46,7 +47,8 @@ _SYMBOLS = {
 class Verdict:
     """A ruling on one claim, what was published and measured of it in words, and why it was ruled so.
 
-    `seeds` counts those behind the least measured case; `alike` those that alone give the same ruling, None below three.
+    `seeds` counts those behind the least measured case. `alike` says how many of how many seeds that every case has hold the
+    claim alone, or its direction, as all do together; None below three.
     `shipped` says how many of how many attempts behind it came with attnbench and were not measured for this database.
     """
 
@@ -56,28 +58,32 @@ class Verdict:
     measured: str
     why: str
     seeds: int = 0
-    alike: int | None = None
+    alike: tuple[int, int] | None = None
     shipped: tuple[int, int] = (0, 0)
 
 
 def verdicts(rows: Iterable[Row], claims: Iterable[Claim]) -> tuple[Verdict, ...]:
     """The verdict on each of the claims, in their order."""
-    by_suite: dict[str, list[Row]] = {}
+    parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        by_suite.setdefault(row.suite, []).append(row)
-    return tuple(verdict(claim, by_suite.get(claim.suite, [])) for claim in claims)
+        parts.setdefault((row.suite, row.variant), []).append(row)
+    return tuple(
+        verdict(claim, chain.from_iterable(parts.get((claim.suite, variant), ()) for variant in claim.variants))
+        for claim in claims
+    )
 
 
 def verdict(claim: Claim, rows: Iterable[Row]) -> Verdict:
     """The verdict on one claim."""
+    variants, points = frozenset(claim.variants), frozenset(claim.points)
     theirs = [
         row
         for row in rows
-        if row.suite == claim.suite
-        and row.variant in claim.variants
+        if row.variant in variants
+        and row.suite == claim.suite
+        and (not points or row.point.get(claim.axis) in points)
         and claim.protocol.is_related(row)
         and all(row.point.get(name) == value for name, value in claim.point.items())
-        and (not claim.points or row.point.get(claim.axis) in claim.points)
     ]
     exact = measured_readings((row for row in theirs if claim.protocol.fits(row)), axis_of(claim))
     finding = examine(claim, exact)
@@ -115,7 +121,8 @@ def _ruled(claim: Claim, readings: Readings, ruling: Ruling, finding: Finding, w
     alike = None
     if len(common) >= 3:
         alone = [examine(claim, readings.of_seed(seed)) for seed in common]
-        alike = sum((one.holds, one.direction) == (finding.holds, finding.direction) for one in alone)
+        same = sum((one.holds, one.direction) == (finding.holds, finding.direction) for one in alone)
+        alike = (same, len(alone))
     return Verdict(
         claim,
         ruling,

@@ -16,8 +16,8 @@ variant below the target may get further with more steps or another rate. Guessi
 Source: arXiv:2312.04927 (multi-query associative recall). The `paper` scale is the grid of its Figure 2 as released: two
 layers of attention, blank filler, the same 100,000 sequences 64 times, four learning rates, of which the figure shows
 the best. There softmax attention alone gets positions, learned ones, and a dropout of 0.1; here all variants have the
-same model with sinusoidal positions and no dropout, and the rate falls at every step, not every epoch. The convolution before attention is that of arXiv:2402.18668,
-Figure 2, by the same authors.
+same model with sinusoidal positions and no dropout, and the rate falls at every step, not every epoch. The convolution
+before attention is that of arXiv:2402.18668, Figure 2, by the same authors.
 """
 
 import math

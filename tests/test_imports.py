@@ -16,7 +16,7 @@ from attnbench.suites import capacity
 
 ROOT = Path(__file__).parent.parent
 # what only plans, stores or reads
-TORCH_FREE = ("spec", "rows", "store", "metrics", "errors", "environment", "plan", "rowfile", "exchange")
+TORCH_FREE = ("spec", "rows", "store", "metrics", "errors", "environment", "plan", "destination", "rowfile", "exchange")
 
 
 def files(folder: str) -> list[Path]:

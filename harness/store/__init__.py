@@ -8,7 +8,8 @@
         store.rows(suites=["capacity"])
 
 tables: what is kept.  database: where.  schema: which revision.  leases, writing, reading: what is done with it.
-`contents` takes a part out whole, and `add` puts it into another database: `harness/rowfile.py` is the file between.
+`contents` takes a part out whole, and `add` puts it into another database: `harness/rowfile.py` is the file between,
+`nameless` what it says of whoever measured.
 """
 
 from collections.abc import Callable, Collection, Iterable

@@ -15,6 +15,7 @@ from attnbench.harness.rows import Attempt, Measurement
 from attnbench.harness.spec import Suite
 from attnbench.harness.store import leases
 from attnbench.harness.store.database import upsert
+from attnbench.harness.store.nameless import nameless_run
 from attnbench.harness.store.reading import Contents, RunState, StoredRun, SuiteFacts
 from attnbench.harness.store.tables import artefact, attempt, lease, measurement, run, series, suite
 
@@ -151,7 +152,9 @@ def _add_run(connection: Connection, brought: StoredRun) -> bool:
     added = connection.execute(upsert(connection, run).values(**values, **ending).on_conflict_do_nothing())
     # the lock keeps two programs that add the same attempts from doing so side by side, on PostgreSQL too
     stored = connection.execute(select(run).where(run.c.id == brought.id).with_for_update()).mappings().one()
-    differing = [name for name, value in values.items() if stored[name] != value]
+    # a file names nobody, so what it leaves out is no difference
+    here, there = (nameless_run(Run(**{name: of[name] for name in values})) for of in (stored, values))
+    differing = [name for name in values if getattr(here, name) != getattr(there, name)]
     if differing:
         raise BadDatabase(
             f"run {brought.id} is in the database already, with another {' and another '.join(differing)}: "

@@ -15,7 +15,7 @@ A remark is no claim: it says where the paper's text and its released code diffe
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal
 
@@ -25,7 +25,8 @@ from attnbench.harness.spec import Point, Setting
 Better = Literal["lower", "higher"]
 # A claim of many points has its direction right where this share of them says so.
 MOST = 0.9
-# Quantities that are no metric of their own: see `reports/verdicts.py`.
+# Quantities that no row holds: how far along the axis a variant retrieves (`reports/findings.py`), and how many steps a run
+# took until it did (`reports/readings.py`).
 REACH = "reach"
 STEPS_TO_SOLVE = "steps_to_solve"
 
@@ -44,7 +45,7 @@ class Protocol:
     needs: Point
     settings: Point
 
-    @property
+    @cached_property
     def point(self) -> Point:
         """All settings that a row of this protocol has."""
         return Point({**self.needs, **self.settings})

@@ -75,7 +75,7 @@ RUN_MISTAKES = {
     "--timeout 0": r"BadParameter: a timeout is a number of seconds above 0, got 0\. Use 600\.",
     "--timeout nan": r"BadParameter: a timeout is a number of seconds above 0, got nan\. Use 600\.",
     "--rerun sometimes": r"BadParameter: --rerun takes missing, failed or always, got 'sometimes'\. .*",
-    "--report .": r"UserError: a report is a file, but \. is a folder\. Try attnbench\.html\.",
+    "--report .": r"UserError: a file was needed for the report, but \. is a folder\. Try attnbench\.html\.",
     "--report gone/r.html": r"UserError: no folder gone for the report gone/r\.html\. Make it first: mkdir -p gone",
 }  # fmt: skip
 

@@ -96,7 +96,7 @@ def test_losses_close_to_the_line_and_single_seeds_are_said(made):
     (pair,) = [pair for pair in found if (pair.variant, pair.at) == ("softmax", 500)]
     said = reasons(pair, found)
     assert "one seed on either side" in said
-    assert "all losses are within ten times of 0.001: the line runs between them" in said
+    assert "no loss is above 0.01, ten times the 0.001 that runs have to reach" in said
     assert any(words.startswith("near the breaking point") for words in said)
 
 

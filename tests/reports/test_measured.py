@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from attnbench.harness.errors import UserError
-from attnbench.harness.rowfile import write_rows
+from attnbench.harness.rowfile import read_rows, write_rows
 from attnbench.harness.rows import Artefact, Identity, Series, Status
 from attnbench.harness.spec import Case, Point
 from attnbench.harness.store import (
@@ -22,6 +22,7 @@ from attnbench.harness.store import (
     StoredRun,
     SuiteFacts,
 )
+from attnbench.harness.store.nameless import nameless
 from attnbench.reports import measured
 from attnbench.reports.measured import is_shipped, origins, overlaid, shipped
 from attnbench.reports.terminal import show
@@ -93,9 +94,12 @@ def test_where_no_file_is_shipped_there_is_nothing_and_a_store_reads_as_it_is(st
     assert overlaid(store).suites() == store.suites()
 
 
-def test_what_is_in_the_package_can_be_read_and_is_packed_into_the_wheel():
+def test_what_is_in_the_package_can_be_read_names_nobody_and_is_packed_into_the_wheel():
     rows, runs, _ = shipped()
     assert {row.run_id for row in rows} == {run.id for run in runs}
+    for path in measured.FOLDER.glob("*.jsonl.xz"):
+        read = read_rows(path)
+        assert nameless(read) == read, path.name
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert "attnbench.reports.measured" in project["tool"]["setuptools"]["packages"]
     assert project["tool"]["setuptools"]["package-data"]["attnbench.reports.measured"] == ["*.jsonl.xz"]

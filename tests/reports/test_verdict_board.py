@@ -85,8 +85,19 @@ def test_json_has_counts_verdicts_and_remarks(rows):
 
 def test_why_tells_the_seeds_and_what_was_shipped():
     some = claims()[0]
-    assert because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 3, 3)) == "so; 3 seeds, all alike"
-    assert because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 3, 2)) == "so; 3 seeds, 2 of them alike"
+    assert (
+        because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 3, (3, 3)))
+        == "so; 3 seeds, each alone gives the same verdict"
+    )
+    assert (
+        because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 3, (2, 3)))
+        == "so; 3 seeds, 2 of 3 alone give the same verdict"
+    )
+    # four seeds everywhere, but only three of them are the same ones in all cases
+    assert (
+        because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 4, (1, 3)))
+        == "so; 4 seeds, 1 of 3 alone gives the same verdict"
+    )
     assert (
         because(Verdict(some, Ruling.REPRODUCED, "", "", "so", 1, None, (1, 2)))
         == "so; 1 seed; 1 of 2 attempts shipped"

@@ -384,8 +384,8 @@ def test_several_seeds_count_by_their_median_and_it_is_said_how_many_are_alike(m
     at_20 = claim(Threshold(("linear",), (20,), (), LOSS, 0.001))
     found = verdict(at_20, measured("linear", {20: [0.0005, 0.4, 0.0007]}))
     assert found.ruling is Ruling.REPRODUCED
-    assert (found.seeds, found.alike) == (3, 2)
-    assert verdict(at_20, measured("linear", {20: [0.0005, 0.0006, 0.0007]})).alike == 3
+    assert (found.seeds, found.alike) == (3, (2, 3))
+    assert verdict(at_20, measured("linear", {20: [0.0005, 0.0006, 0.0007]})).alike == (3, 3)
 
 
 def test_below_three_seeds_nothing_is_said_of_their_likeness(measured):

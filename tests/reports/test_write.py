@@ -1,6 +1,7 @@
 """The page put into a file."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from attnbench.harness.errors import BadDatabase, UserError
 from attnbench.harness.rows import Attempt, Identity, Measurement, Series, Status
 from attnbench.harness.spec import Case, Grid, Point, Suite
 from attnbench.harness.store import Store
-from attnbench.reports.write import check_destination, write_report
+from attnbench.reports.write import check_report, write_report
 
 
 @pytest.fixture
@@ -72,13 +73,15 @@ def test_a_report_takes_the_place_of_an_older_one(database, tmp_path):
 
 def test_a_destination_that_is_a_folder_is_refused_with_a_name_to_use(tmp_path):
     with pytest.raises(UserError) as caught:
-        check_destination(tmp_path)
-    assert str(caught.value) == (f"a report is a file, but {tmp_path} is a folder. Try {tmp_path / 'attnbench.html'}.")
+        check_report(tmp_path)
+    assert str(caught.value) == (
+        f"a file was needed for the report, but {tmp_path} is a folder. Try {tmp_path / 'attnbench.html'}."
+    )
 
 
 def test_a_destination_in_a_missing_folder_is_refused_with_the_command_that_makes_it(tmp_path):
     with pytest.raises(UserError) as caught:
-        check_destination(tmp_path / "missing" / "page.html")
+        check_report(tmp_path / "missing" / "page.html")
     assert str(caught.value) == (
         f"no folder {tmp_path / 'missing'} for the report {tmp_path / 'missing' / 'page.html'}. "
         f"Make it first: mkdir -p {tmp_path / 'missing'}"
@@ -89,10 +92,17 @@ def test_a_destination_in_a_read_only_folder_is_refused(tmp_path, monkeypatch):
     # root may write everywhere, so the system's answer is made up
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(UserError) as caught:
-        check_destination(tmp_path / "page.html")
+        check_report(tmp_path / "page.html")
     assert str(caught.value) == (
         f"the folder {tmp_path} of the report {tmp_path / 'page.html'} cannot be written. Choose another with --output."
     )
+
+
+def test_a_report_does_not_replace_a_database_or_a_device(database):
+    with pytest.raises(UserError, match="is a database, which the report would replace"):
+        check_report(database)
+    with pytest.raises(UserError, match="is a device or a pipe"):
+        check_report(Path("/dev/null"))
 
 
 def test_a_missing_database_is_refused_before_anything_is_written(tmp_path):
@@ -108,7 +118,7 @@ def test_what_cannot_be_written_leaves_the_older_report_as_it_was(database, tmp_
     def full(*_arguments, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UserError, match="No space left on device"):
         write_report(database, path)
     assert path.read_bytes() == b"old"
