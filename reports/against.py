@@ -192,16 +192,19 @@ def _breaking_at(at: int, runs: Sequence[LoggedRun]) -> str:
 
 
 def _stopped(pair: Pair) -> list[str]:
-    """How the measured runs that did not retrieve came to an end."""
-    said = []
+    """How the measured runs that did not retrieve came to an end, those that ended alike together."""
+    ends: dict[str, list[int]] = {}
     for run in pair.measured:
         if not math.isfinite(run.best_loss):
-            said.append(f"seed {run.seed} of ours diverged")
+            ends.setdefault("diverged", []).append(run.seed)
         elif run.best_loss > SOLVED and run.steps is not None:
             spent = run.steps == LOGGED.settings["max_steps"]
             ending = "spent all of its steps" if spent else f"stopped by patience at step {setting_written(run.steps)}"
-            said.append(f"seed {run.seed} of ours {ending}")
-    return said
+            ends.setdefault(ending, []).append(run.seed)
+    return [
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))} of ours {ending}"
+        for ending, seeds in ends.items()
+    ]
 
 
 def _variants(found: Sequence[Pair]) -> list[str]:

@@ -30,6 +30,7 @@ from attnbench.reports.tables import (
     frame,
     layout,
     metric_words,
+    mixtures,
     order,
     status_words,
 )
@@ -109,7 +110,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Section:
-    """One suite under one set of conditions, ready to be shown. `origins` says which of its rows were shipped."""
+    """One suite under one set of conditions, ready to be shown. `origins` says which of its rows were shipped or
+    measured by different code."""
 
     part: Part
     anchor: str
@@ -300,7 +302,7 @@ def _section(
     return Section(
         part,
         anchor,
-        origins(part.rows, runs),
+        (*origins(part.rows, runs), *mixtures(part.rows)),
         tables(part.rows, suite, numbers),
         figures(part.rows, suite, drawn, numbers, prefix=anchor),
         passages(part.rows, suite, drawn, curves, prefix=anchor),

@@ -116,8 +116,10 @@ def panels_drawn(
         axes.axhline(level[1], color=_GREY, lw=0.8, ls=(0, (4, 3)), zorder=0.5)
         axes.set_title(panel.title, fontsize=9, color=INK, loc="left", pad=3)
         axes.set_yscale("log")
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
+    for place, axes in enumerate(grid.flat):
+        axes.set_visible(place < len(panels))
+        # the last one of its column says the numbers below it
+        axes.tick_params(labelbottom=place + grid.shape[1] >= len(panels))
     first = grid.flat[0]
     first.set_ylim(bottom=floor * 0.8)
     _logarithmic(first.yaxis, (1.0,))

@@ -99,7 +99,7 @@ def _largest_gap(at: Setting, losses: _Values) -> tuple[str, float, float] | Non
         for (variant, where, protocol), values in losses.items()
         if where == at and protocol == "text" and (variant, at, "code") in losses
     ]
-    above = [gap for gap in gaps if gap[2] > gap[1]]
+    above = [gap for gap in gaps if gap[1] < gap[2] < math.inf]
     # in units of the loss of reading nothing; a loss far above it says that a rule explodes
     return max(above, key=lambda gap: (min(gap[2], 0.5) - min(gap[1], 0.5), gap[0]), default=None)
 

@@ -78,6 +78,19 @@ def by_conditions(rows: Iterable[Row]) -> dict[Conditions, list[Row]]:
     return {part: parts[part] for part in sorted(parts, key=rank)}
 
 
+def mixtures(rows: Iterable[Row]) -> tuple[str, ...]:
+    """A sentence where the attempts of one cell, its seeds, are of more than one code or data hash; else nothing."""
+    hashes: dict[tuple[str, str, str, int], set[tuple[str, str]]] = {}
+    for row in {row.attempt_id: row for row in rows if row.status is Status.OK}.values():
+        cell = (row.variant, row.form, row.point.json(), row.threads)
+        hashes.setdefault(cell, set()).add((row.code_hash, row.data_hash))
+    variants = {cell[0] for cell, found in hashes.items() if len(found) > 1}
+    if not variants:
+        return ()
+    named = ", ".join(sorted(variants, key=order))
+    return (f"Some cells have seeds that were measured by different code or on different data: {named}",)
+
+
 def frame(rows: Iterable[Row]) -> "pd.DataFrame":
     """The rows as a tidy frame: one line a row, a column for each field and a `point.NAME` for each setting."""
     import pandas as pd

@@ -19,7 +19,7 @@ from attnbench.reports.grids import Cell, Table, tables
 from attnbench.reports.measured import RunOrigin, origins
 from attnbench.reports.page import failures_of, parts_of
 from attnbench.reports.published import Published, published
-from attnbench.reports.tables import SuiteFacts, metric_words
+from attnbench.reports.tables import SuiteFacts, metric_words, mixtures
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +103,7 @@ def print_tables(
     for part in parts:
         console.print(Rule(Text(f"{part.suite.title}: {part.conditions}", style="bold")))
         console.print(Text(part.suite.question))
-        for words in origins(part.rows, made):
+        for words in (*origins(part.rows, made), *mixtures(part.rows)):
             console.print(Text(f"{words}.", style="yellow"))
         for table in tables(part.rows, part.suite, theirs, named=named):
             console.print()

@@ -127,3 +127,10 @@ def test_rows_of_another_protocol_are_compared_with_nothing(made, more):
     point = Point({"pairs": 20, **LOGGED.point, **more})
     rows = made.attempt("capacity", "linear", point, {"retrieval_loss": 0.0009}, scale="paper")
     assert against_passage(rows, made.capacity, looks(["linear"]), "x") == ()
+
+
+def test_seeds_that_stopped_alike_are_told_together(made):
+    changed = {("linear", 60): [0.0005, 0.0007, 0.03, 0.04]}
+    found = pairs(suite_rows(made, "capacity", changed), runs_of("capacity"))
+    (pair,) = [pair for pair in found if (pair.variant, pair.at) == ("linear", 60)]
+    assert reasons(pair, found)[-1] == "seeds 2, 3 of ours stopped by patience at step 4,200"

@@ -82,3 +82,12 @@ def test_floors_of_an_accuracy_mark_what_is_below_the_highest(made):
         "a": "below the first_operator floor: compares nothing",
         "b": "",
     }
+
+
+def test_a_setting_of_the_best_line_is_named_with_its_value(made):
+    rows = []
+    for keys, text, code in ((20, 0.2, 0.001), (40, 0.3, 0.2)):
+        for protocol, loss in (("text", text), ("code", code)):
+            rows += made.attempt("rewrite", "a", Point(keys=keys, protocol=protocol), {"retrieval_loss": loss})
+    cell = headline(Part(made.rewrite, CONDITIONS, rows)).cells["a"]
+    assert (cell.text, cell.remark) == ("20", "protocol code")

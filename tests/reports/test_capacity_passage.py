@@ -78,3 +78,20 @@ def test_the_terminal_shows_the_points_too(made, rows):
     printed = console.file.getvalue()
     assert "Pairs at which half of the runs retrieve" in printed
     assert "40 – 60" in printed
+
+
+def test_the_caption_counts_the_points_that_their_rank_bounds(made, rows):
+    (passage,) = capacity_passage(rows, made.capacity, looks(row.variant for row in rows), "x")
+    # linear 49 <= 64, performer < 20; softmax has no rank
+    assert passage.figures[0].caption.endswith("as their rank: 2 of 2 points lie at or left of it.")
+
+
+def test_a_point_beyond_the_last_length_is_not_counted_against_its_rank(made):
+    rows = []
+    for number in (20, 40, 60):
+        for variant, loss, rank in (("dpfp-nu1", 0.0009, 128), ("linear", 0.2 if number == 60 else 0.0009, 30)):
+            numbers = {"retrieval_loss": loss, "feature_rank": rank}
+            rows += made.attempt("capacity", variant, made.pairs(number), numbers)
+    (passage,) = capacity_passage(rows, made.capacity, looks(["dpfp-nu1", "linear"]), "x")
+    # linear 49 > 30; dpfp-nu1 > 60 may end left of its 128 or right of it
+    assert passage.figures[0].caption.endswith("as their rank: 0 of 1 points lie at or left of it.")

@@ -176,3 +176,11 @@ def test_the_width_and_rank_of_the_features_come_from_the_rows(made):
         ("dpfp-nu1", 128, 126),
         ("softmax", None, None),
     ]
+
+
+def test_of_several_attempts_with_one_seed_the_newest_run_counts(made):
+    rows = asked(made, "linear", {20: [0.2], 40: [0.2]}) + asked(made, "linear", {20: [0.0009], 40: [0.2]})
+    # newer still, but no run
+    rows += made.attempt("capacity", "linear", made.pairs(20), status=Status.TIMEOUT, reason="300 s")
+    _, (line,) = points_of_lines(rows, made.capacity)
+    assert (line.points[0.001].text, line.points[0.001].runs, line.left_out) == ("28", 1, ())

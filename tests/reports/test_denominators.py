@@ -87,3 +87,10 @@ def test_other_variants_and_rows_without_denominators_say_nothing(made, scaled):
     assert denominators_passage(rows, made.capacity) == ()
     assert denominators_passage(scaled, made.capacity) == ()
     assert denominators_passage(asked(made, "linear", 20, 0.1, 1.0, 1.0), made.capacity) == ()
+
+
+def test_where_a_denominator_is_small_after_training_no_variance_is_blamed(made):
+    rows = asked(made, "performer-m64", 20, 0.125, 0.5, 5e-5)
+    rows += asked(made, "performer-m64+scaled", 20, 0.15, 47.0, 40.0)
+    (passage,) = denominators_passage(rows, made.capacity)
+    assert passage.paragraphs[-1].endswith("At S = 20 the losses are 0.125 unscaled and 0.150 scaled.")

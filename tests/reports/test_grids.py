@@ -179,3 +179,20 @@ def test_a_suite_where_everything_failed_still_has_its_headline_table(made):
     rows += made.attempt("capacity", "a", made.pairs(60), status=Status.TIMEOUT, reason="300 s")
     (table,) = tables(rows, made.capacity)
     assert texts(table) == {"a": ["error", "timeout"]}
+
+
+def explained(made, number, loss):
+    numbers = {"retrieval_loss": loss, "feature_width": 64, "feature_rank": 64, "denominator_at_start": 0.5}
+    return made.attempt("capacity", "linear", made.pairs(number), numbers)
+
+
+def test_what_explains_a_number_has_no_table_of_its_own_unless_it_is_asked_for(made):
+    rows = explained(made, 20, 0.25) + explained(made, 100, 0.5)
+    assert [table.title for table in tables(rows, made.capacity)] == ["Retrieval loss"]
+    named = tables(rows, made.capacity, named=["feature_rank"])
+    assert [table.title for table in named] == ["Retrieval loss", "Feature rank"]
+
+
+def test_what_explains_a_number_stays_a_column_where_the_metrics_are_columns(made):
+    (table,) = tables(explained(made, 20, 0.25), made.capacity)
+    assert len(table.columns) == 4

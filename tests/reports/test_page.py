@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -284,3 +285,15 @@ print("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_headings_go_down_one_level_at_a_time_and_each_figure_has_a_name(made):
+    rows = []
+    for scale in ("quick", "standard"):
+        for number in (20, 40, 60):
+            rows += made.attempt("capacity", "linear", made.pairs(number), {"retrieval_loss": 0.2}, scale=scale)
+    read = Read(page(rows, made.suites))
+    levels = [int(name[1]) for name, _ in read.elements if re.fullmatch(r"h[1-6]", name)]
+    assert levels[0] == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
+    assert all(attributes.get("aria-label") for attributes in read.every("figure"))

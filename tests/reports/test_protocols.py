@@ -62,3 +62,12 @@ def test_a_case_without_a_number_shows_how_it_ended_and_one_that_was_not_asked_s
 
 def test_one_protocol_alone_is_beside_nothing(made, rows):
     assert protocols_passage([row for row in rows if row.point["protocol"] == "code"], made.rewrite) == ()
+
+
+def test_a_seed_that_diverged_counts_as_the_worst_and_is_not_left_out(made, rows):
+    point = rows[0].point
+    for seed in (3, 4, 5):
+        rows += made.attempt("rewrite", "dpfp-nu1", point, seed=seed, scale="paper", status=Status.DIVERGED, reason="x")
+    (passage,) = protocols_passage(rows, made.rewrite)
+    # 0.09, 0.1, 0.11 and three that diverged: the median lies among these
+    assert passage.tables[0].lines[1].cells[1].text == "NaN"

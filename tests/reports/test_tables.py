@@ -1,6 +1,7 @@
 """From rows to statistics."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from attnbench.reports.tables import (
     floors,
     frame,
     layout,
+    mixtures,
     order,
     status_words,
     summary,
@@ -181,3 +183,23 @@ def test_names_sort_as_people_count_and_numbers_before_texts():
         "performer-m64",
         "performer-m128",
     ]
+
+
+def test_seeds_of_one_cell_by_different_code_are_told(made):
+    def seeds(variant, number, codes, **more):
+        return [
+            replace(row, code_hash=code)
+            for seed, code in enumerate(codes)
+            for row in made.attempt(
+                "capacity", variant, made.pairs(number), {"retrieval_loss": 0.25}, seed=seed, **more
+            )
+        ]
+
+    alike = seeds("linear", 20, "aa") + seeds("linear", 60, "bb") + seeds("dpfp-nu2", 20, "cc")
+    assert mixtures(alike) == ()
+    failed = made.attempt("capacity", "linear", made.pairs(20), seed=2, status=Status.TIMEOUT, reason="300 s")
+    assert mixtures(alike + failed) == ()
+    mixed = seeds("dpfp-nu10", 20, "ab") + seeds("dpfp-nu2", 60, "ab")
+    assert mixtures(alike + mixed) == (
+        "Some cells have seeds that were measured by different code or on different data: dpfp-nu2, dpfp-nu10",
+    )

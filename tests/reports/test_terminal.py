@@ -115,3 +115,14 @@ def test_a_model_above_the_bigram_has_a_star_and_the_words_below_the_table(made,
     print_tables(rows, made.suites, console)
     assert "310.0 *" in printed(console)
     assert "* above the bigram floor: compares nothing" in printed(console)
+
+
+def test_a_metric_that_explains_others_is_shown_where_it_is_asked_for(made, console):
+    rows = []
+    for number in (20, 60):
+        rows += made.attempt("capacity", "linear", made.pairs(number), {"retrieval_loss": 0.25, "feature_rank": 64})
+    store = SimpleNamespace(rows=lambda: rows, suites=lambda: made.suites)
+    show(store, console)
+    assert "Feature rank" not in printed(console)
+    show(store, console, metrics=["feature_rank"])
+    assert "Feature rank" in printed(console)

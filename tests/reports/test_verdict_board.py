@@ -110,7 +110,7 @@ def test_the_page_has_the_board_before_the_suites_with_words_beside_symbols(made
     assert text.index('id="summary"') < text.index('id="verdicts"') < text.index('id="suite-capacity"')
     board = text[text.index('id="verdicts"') : text.index('id="suite-capacity"')]
     assert '<a href="#suite-capacity">Retrieval capacity</a>' in board
-    assert '<td class="ruling"><span aria-hidden="true">✗</span> contradicted</td>' in board
+    assert '<td class="ruling" role="cell"><span aria-hidden="true">✗</span> contradicted</td>' in board
     assert "Where the paper's text and its released code differ" in board
     for ruling, count in verdict_board(rows).counts.items():
         assert f"</span> {ruling}</dt><dd><strong>{count}</strong>" in board
