@@ -6,17 +6,14 @@ Whose readings these are, and whether they may decide the claim, is for `reports
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations, product
 
-from attnbench.harness.metrics import METRICS
 from attnbench.harness.spec import Setting
 from attnbench.reports.agreement import SOLVED, Outcome, agrees
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.published import logged_runs, published
 from attnbench.reports.published.claims import (
     REACH,
-    STEPS_TO_SOLVE,
     Claim,
     Curve,
     Ending,
@@ -28,6 +25,16 @@ from attnbench.reports.published.claims import (
 )
 from attnbench.reports.readings import Readings, published_readings
 from attnbench.reports.tables import metric_words
+from attnbench.reports.wording import (
+    and_more,
+    between,
+    covered,
+    out_of,
+    points_written,
+    quantity_written,
+    runs_counted,
+    told,
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,9 @@ def published_words(claim: Claim) -> str:
     match claim.test:
         case Value(value=value, quantity=quantity, absolute=absolute, relative=relative):
             tolerance = max(absolute, relative * abs(value))
-            return _written(value, quantity) + (f" ± {_written(tolerance, quantity)}" if tolerance else "")
+            return quantity_written(value, quantity) + (
+                f" ± {quantity_written(tolerance, quantity)}" if tolerance else ""
+            )
         case Ratio(value=value, relative=relative):
             return f"{written(value, '1')} ± {100 * relative:g} %"
         case Curve(variant=variant, at=at):
@@ -86,7 +95,7 @@ def published_words(claim: Claim) -> str:
                 run.best_loss for run in runs if run.is_complete and not run.hit_nan and run.best_loss is not None
             ]
             more = f"; {len(runs) - len(losses)} more in NaN or cut off" if len(losses) < len(runs) else ""
-            return f"{_runs(len(losses))}, {_between(losses, claim.test.quantity)}{more}"
+            return f"{runs_counted(len(losses))}, {between(losses, claim.test.quantity)}{more}"
     return in_print(claim).measured
 
 
@@ -108,16 +117,16 @@ def _value(test: Value, readings: Readings) -> Finding:
     off = [place for place, value in found.items() if not abs(value - test.value) <= tolerance]
     above = test.above is not None and all(value > test.above for value in found.values())
     below = test.below is not None and all(value < test.below for value in found.values())
-    why = f"{_of(len(found) - len(off), len(found))} within the tolerance"
+    why = f"{out_of(len(found) - len(off), len(found))} within the tolerance"
     if off:
-        why += f"; not {'; '.join(_told(place, found[place], test.quantity) for place in off[:3])}{_more(off)}"
+        why += f"; not {'; '.join(told(place, found[place], test.quantity) for place in off[:3])}{and_more(off)}"
     return Finding(
         len(places),
         len(found),
         bool(found) and not off,
         bool(found) and (above or below),
-        _between(found.values(), test.quantity),
-        _covered(why, len(found), len(places)),
+        between(found.values(), test.quantity),
+        covered(why, len(found), len(places)),
     )
 
 
@@ -134,9 +143,9 @@ def _ratio(test: Ratio, readings: Readings) -> Finding:
         len(ratios),
         bool(ratios) and not off,
         bool(ratios) and all((one > 1) == (test.value > 1) for one in ratios),
-        _between(ratios, ""),
-        _covered(
-            f"{_of(len(ratios) - len(off), len(ratios))} within {100 * test.relative:g} %", len(ratios), len(test.at)
+        between(ratios, ""),
+        covered(
+            f"{out_of(len(ratios) - len(off), len(ratios))} within {100 * test.relative:g} %", len(ratios), len(test.at)
         ),
     )
 
@@ -156,7 +165,7 @@ def _order(test: Order, readings: Readings) -> Finding:
     for at in dict.fromkeys(ends):
         places = [(subject.variant, at if subject.at is None else subject.at) for subject in subjects]
         found = _numbers(readings, places, test.quantity)
-        words = ", ".join(_told(place, value, test.quantity, at) for place, value in found.items())
+        words = ", ".join(told(place, value, test.quantity, at) for place, value in found.items())
         if words:
             shown.append(f"at {setting_written(at)}: {words}" if at is not None else words)
     return _compared(test, better, asked, "; ".join(shown))
@@ -219,22 +228,22 @@ def _compared(test: Order, comparisons: Sequence[_Comparison], asked: int, measu
     tied = [one for one in comparisons if one.first == one.second and not _equal(test, one)]
     seen = len(comparisons)
     decided = len(strict) + len(reversed_)
-    why = f"{_of(len(strict), decided)} in this order" if decided else "all that was compared is equal"
+    why = f"{out_of(len(strict), decided)} in this order" if decided else "all that was compared is equal"
     if decided and seen > decided:
         why += f", {seen - decided} equal"
     if reversed_:
         words = [
-            f"{_told(one.better, one.first, test.quantity)} against {_told(one.worse, one.second, test.quantity)}"
+            f"{told(one.better, one.first, test.quantity)} against {told(one.worse, one.second, test.quantity)}"
             for one in reversed_[:3]
         ]
-        why += f"; reversed: {'; '.join(words)}{_more(reversed_)}"
+        why += f"; reversed: {'; '.join(words)}{and_more(reversed_)}"
     return Finding(
         asked,
         seen,
         bool(strict) and not reversed_ and not tied,
         bool(strict) and len(strict) >= test.most * decided,
         measured,
-        _covered(why, seen, asked, "comparisons"),
+        covered(why, seen, asked, "comparisons"),
         decides=bool(decided) or not seen,
     )
 
@@ -249,10 +258,10 @@ def _threshold(test: Threshold, readings: Readings, axis: str) -> Finding:
     wrong = [place for place, value in found.items() if (value <= test.at_most) != (place[1] in test.holds_at)]
     far = [place for place in wrong if not _is_near(place[1], place[1] in test.holds_at, test)]
     asked = len(test.variants) * len(test.at)
-    why = f"{_of(len(found) - len(wrong), len(found))} on the claimed side of {test.at_most:g}"
+    why = f"{out_of(len(found) - len(wrong), len(found))} on the claimed side of {test.at_most:g}"
     if wrong:
-        words = "; ".join(_told(place, found[place], test.quantity) for place in wrong[:3])
-        why += f"; not {words}{_more(wrong)}"
+        words = "; ".join(told(place, found[place], test.quantity) for place in wrong[:3])
+        why += f"; not {words}{and_more(wrong)}"
         why += f"; the border is at most {test.slack:g} {metric_words(axis)} off" if test.slack and not far else ""
     # a border between two sides is not seen from one of them
     sides = {place[1] in test.holds_at for place in found}
@@ -264,7 +273,7 @@ def _threshold(test: Threshold, readings: Readings, axis: str) -> Finding:
         bool(found) and decides and not wrong,
         bool(found) and decides and len(found) - len(far) >= test.most * len(found),
         "; ".join(_sides(test, readings, variant) for variant in test.variants) if found else "",
-        _covered(why, len(found), asked),
+        covered(why, len(found), asked),
         decides,
     )
 
@@ -286,9 +295,9 @@ def _sides(test: Threshold, readings: Readings, variant: str) -> str:
     known = [at for at in test.at if at in found]
     parts = []
     if below:
-        parts.append(f"≤ {test.at_most:g} at {_points(below, known)}")
+        parts.append(f"≤ {test.at_most:g} at {points_written(below, known)}")
     if above:
-        parts.append(f"{_between((found[at] for at in above), test.quantity)} at {_points(above, known)}")
+        parts.append(f"{between((found[at] for at in above), test.quantity)} at {points_written(above, known)}")
     words = ", ".join(parts) or "not measured"
     return f"{variant}: {words}" if len(test.variants) > 1 else words
 
@@ -303,12 +312,12 @@ def _curve(test: Curve, readings: Readings, suite: str) -> Finding:
     diverged = sum(one.outcome is Outcome.BOTH_DIVERGED for one in outcomes.values())
     asked = len(runs) - excluded - diverged
     seen = len(compared)
-    why = [f"{_of(seen - len(differing), seen)} agree" if seen else "nothing to compare"]
+    why = [f"{out_of(seen - len(differing), seen)} agree" if seen else "nothing to compare"]
     if differing:
-        why[0] += f", {_of(same_side, seen)} are on the same side of {SOLVED:g}"
+        why[0] += f", {out_of(same_side, seen)} are on the same side of {SOLVED:g}"
     why += [f"at {setting_written(at)}: {compared[at].difference}" for at in differing[:3]]
     if len(differing) > 3:
-        why[-1] += _more(differing)
+        why[-1] += and_more(differing)
     if diverged:
         why.append(f"{diverged} ended in NaN on both sides")
     if excluded:
@@ -320,8 +329,8 @@ def _curve(test: Curve, readings: Readings, suite: str) -> Finding:
         seen,
         bool(seen) and not differing,
         bool(seen) and same_side >= test.most * seen,
-        f"{_runs(len(losses))}, {_between(losses, test.quantity)}" if losses else "",
-        _covered("; ".join(why), seen, asked),
+        f"{runs_counted(len(losses))}, {between(losses, test.quantity)}" if losses else "",
+        covered("; ".join(why), seen, asked),
         decides=bool(seen) or not losses,
     )
 
@@ -334,14 +343,14 @@ def _ending(test: Ending, readings: Readings) -> Finding:
         if (seen := {seed: one for seed, one in readings.seen(*place).items() if one.counts})
     }
     like = [place for place, share in shares.items() if share >= 0.5]
-    words = f"{_of(len(like), len(shares))} {test.status.value.replace('_', ' ')}"
+    words = f"{out_of(len(like), len(shares))} {test.status.value.replace('_', ' ')}"
     return Finding(
         len(places),
         len(shares),
         bool(shares) and len(like) == len(shares),
         bool(shares) and len(like) >= test.most * len(shares),
         words if shares else "",
-        _covered(words, len(shares), len(places)),
+        covered(words, len(shares), len(places)),
     )
 
 
@@ -351,61 +360,3 @@ def _numbers(
     """The numbers of those places that have one."""
     found = {place: readings.number(*place, quantity) for place in places}
     return {place: value for place, value in found.items() if value is not None}
-
-
-@cache
-def _unit(quantity: str) -> str:
-    return METRICS[quantity].unit if quantity in METRICS else "1"
-
-
-def _written(value: float, quantity: str) -> str:
-    """A number in short; what is not finite in the word for it."""
-    if math.isfinite(value):
-        return setting_written(value) if value >= 1 and value == round(value) else written(value, _unit(quantity))
-    return "never" if quantity == STEPS_TO_SOLVE else "diverged"
-
-
-def _between(values: Iterable[float], quantity: str) -> str:
-    """The least and the largest: "0.11 to 0.5", or the one value that all have; and how many diverged."""
-    listed = list(values)
-    found = sorted(value for value in listed if math.isfinite(value))
-    words = list(dict.fromkeys(_written(value, quantity) for value in (found[0], found[-1]))) if found else []
-    lost = len(listed) - len(found)
-    return ", ".join(filter(None, (" to ".join(words), f"{lost} diverged" if lost else "")))
-
-
-def _points(at: Sequence[Setting], known: Sequence[Setting]) -> str:
-    """Points in short: runs of neighbours among the known ones as "20–100"."""
-    places = [known.index(one) for one in at]
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    parts = ["–".join(dict.fromkeys((setting_written(known[run[0]]), setting_written(known[run[-1]])))) for run in runs]
-    return ", ".join(parts)
-
-
-def _told(place: tuple[str, Setting | None], value: float, quantity: str, named: Setting | None = None) -> str:
-    """ "linear 0.25 at 60"; the point is left out where it has been named."""
-    variant, at = place
-    words = f"{variant} {_written(value, quantity)}"
-    return words if at is None or at == named else f"{words} at {setting_written(at)}"
-
-
-def _of(some: int, all_: int) -> str:
-    return f"{some} of {all_}"
-
-
-def _more(items: Sequence[object]) -> str:
-    return f" and {len(items) - 3} more" if len(items) > 3 else ""
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
-
-
-def _covered(why: str, seen: int, asked: int, what: str = "points") -> str:
-    """The reason, and how much of what was claimed it is about, where that is not all."""
-    return why if seen == asked else f"{why}; measured: {seen} of {asked} {what}"

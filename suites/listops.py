@@ -35,6 +35,7 @@ from attnbench.harness.training import Stopping, train
 from attnbench.suites.tasks.nested_lists import CLASSES, PADDING, VOCABULARY, Bounds, Sample, depth_of, samples
 from attnbench.variants.contract import Variant
 
+VARIANTS = ("softmax", "linear", "performer-m64", "dpfp-nu1", "delta", "dpfp-nu1+delta", "delta+l2norm")
 SORTED_BATCHES = 32
 LISTS_AT_ONCE = 100
 
@@ -151,50 +152,25 @@ SUITE = Suite(
             seconds_per_case=10,
         ),
         "standard": Grid(
-            variants=(
-                "softmax",
-                "linear",
-                "performer-m64",
-                "dpfp-nu1",
-                "delta",
-                "dpfp-nu1+delta",
-                "delta+l2norm",
-            ),
-            points=(
+            variants=VARIANTS,
+            points=tuple(
                 _point(
-                    16,
-                    64,
+                    shortest,
+                    longest,
                     lists=(40_000, 2000),
                     size=(64, 2, 4, 128),
-                    steps=6000,
+                    steps=steps,
                     learning_rate=3e-3,
                     warm_up=300,
                     evaluate_every=1000,
-                ),
-                _point(
-                    32,
-                    128,
-                    lists=(40_000, 2000),
-                    size=(64, 2, 4, 128),
-                    steps=4000,
-                    learning_rate=3e-3,
-                    warm_up=300,
-                    evaluate_every=1000,
-                ),
+                )
+                for shortest, longest, steps in ((16, 64, 6000), (32, 128, 4000))
             ),
             timeout_seconds=3600,
             seconds_per_case=300,
         ),
         "paper": Grid(
-            variants=(
-                "softmax",
-                "linear",
-                "performer-m64",
-                "dpfp-nu1",
-                "delta",
-                "dpfp-nu1+delta",
-                "delta+l2norm",
-            ),
+            variants=VARIANTS,
             points=(
                 # 500 < tokens < 2000; the rate is 0.05 / sqrt(1000 steps of warm-up)
                 _point(
