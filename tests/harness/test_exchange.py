@@ -74,14 +74,6 @@ def attempt(seed=0, *, run_id=RUN.id, status=Status.OK, stored_after=60, loss=0.
 CONTENTS = Contents((RUN,), (FACTS,), (attempt(0), attempt(1), attempt(2, status=Status.ERROR, reason="it broke")))
 
 
-@pytest.fixture(scope="module")
-def new_database(tmp_path_factory):
-    """A new database, made once: copying it is quicker than making it."""
-    path = tmp_path_factory.mktemp("new") / "new.db"
-    Store.open(path, writes=True).close()
-    return path
-
-
 @pytest.fixture
 def database(tmp_path, new_database):
     return shutil.copy(new_database, tmp_path / "attnbench.db")
