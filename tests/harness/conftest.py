@@ -1,13 +1,14 @@
 """What these tests share: commands that start at once, and databases."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from commands import Commands
 from stored import START, Clock
 
+from attnbench.harness.__main__ import main
 from attnbench.harness.store import Run, Store
 
 
@@ -43,3 +44,28 @@ def store(path: Path, clock: Clock, new_database: Path) -> Iterator[Store]:
         for run_id in ("first", "second"):
             opened.begin_run(Run(run_id, "attnbench run", START))
         yield opened
+
+
+@pytest.fixture
+def database(tmp_path: Path, new_database: Path) -> Path:
+    return Path(shutil.copy(new_database, tmp_path / "attnbench.db"))
+
+
+@pytest.fixture
+def attnbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """`attnbench ARGUMENTS` in the test's folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNBENCH_DB", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["attnbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ending:
+            main()
+        said = capsys.readouterr()
+        assert ending.value.code is None or isinstance(ending.value.code, int)
+        return ending.value.code or 0, said.out, said.err
+
+    return run

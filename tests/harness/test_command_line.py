@@ -14,31 +14,12 @@ import pytest
 import torch
 from commands import Commands
 
-from attnbench.harness.__main__ import main
 from attnbench.harness.rows import Attempt, Identity, Measurement, Status
 from attnbench.harness.spec import Case, Point
 from attnbench.harness.store import Run, Store
 from attnbench.suites import capacity
 
 Attnbench = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def attnbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Attnbench:
-    """`attnbench ARGUMENTS` in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTNBENCH_DB", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["attnbench", *arguments])
-        with pytest.raises(SystemExit) as ending:
-            main()
-        said = capsys.readouterr()
-        assert ending.value.code is None or isinstance(ending.value.code, int)
-        return ending.value.code or 0, said.out, said.err
-
-    return run
 
 
 def refused(answer: tuple[int, str, str], message: str) -> None:
