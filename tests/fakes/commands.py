@@ -189,8 +189,10 @@ def _become(request: dict[str, Any]) -> None:
             import resource
 
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], resource.RLIM_INFINITY))
-        # whoever started us may have been deaf to it
+        # whoever started us may have been deaf to them, as what `nohup` starts is
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         sys.argv = [request["program"], *request["arguments"]]
         code = 0
         if request["program"] == "pytest":
