@@ -12,6 +12,7 @@ from attnbench.reports.palette import FLOOR_COLOUR, Look
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 # Stands for the colour of the surrounding text until the SVG is written.
 INK = "#010203"
@@ -237,6 +238,11 @@ def _legend(axes: "Axes", models: Sequence[Curve], floors: Sequence[Curve]) -> N
     if any(curve.published for curve in models):
         handles.append(Line2D([], [], color=_GREY, lw=1.0, ls=(0, (1, 1.6))))
         labels.append("published")
+    legend_beside(axes, handles, labels)
+
+
+def legend_beside(axes: "Axes", handles: Sequence["Line2D"], labels: Sequence[str]) -> None:
+    """A legend to the right of the axes, in the colour of the page's text."""
     axes.legend(
         handles,
         # matplotlib leaves out labels that begin with an underscore

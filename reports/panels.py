@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnbench.reports.drawing import INK, tick_written
+from attnbench.reports.drawing import INK, legend_beside, tick_written
 from attnbench.reports.palette import Look
 
 if TYPE_CHECKING:
@@ -163,30 +163,20 @@ def trajectories_drawn(lines: Sequence[Trajectory], x_head: str, y_head: str, x_
         _logarithmic(axes.xaxis, (1.0, 2.0, 5.0))
     axes.set_xlabel(x_head, color=INK)
     axes.set_ylabel(y_head, color=INK)
-    axes.legend(
-        [
-            Line2D(
-                [],
-                [],
-                color=line.look.colour,
-                marker=line.look.marker,
-                ms=5,
-                mew=0,
-                lw=1.3,
-                ls=(0, line.look.dash) if line.look.dash else "-",
-            )
-            for line in lines
-        ],
-        # matplotlib leaves out labels that begin with an underscore
-        [f" {line.label}" if line.label.startswith("_") else line.label for line in lines],
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        frameon=False,
-        labelcolor=INK,
-        fontsize=9,
-        handlelength=2.6,
-        borderaxespad=0,
-    )
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=line.look.colour,
+            marker=line.look.marker,
+            ms=5,
+            mew=0,
+            lw=1.3,
+            ls=(0, line.look.dash) if line.look.dash else "-",
+        )
+        for line in lines
+    ]
+    legend_beside(axes, handles, [line.label for line in lines])
     return figure
 
 

@@ -87,7 +87,7 @@ def rows(
 ) -> list[Row]:
     """The flat rows of the chosen attempts, in the order in which they were stored: see `Store.rows`."""
     wanted = _wanted(suites, variants, scales, runs)
-    chosen = (_latest(wanted) if latest else select(attempt).where(*wanted)).subquery()
+    chosen = _chosen(wanted, latest).subquery()
     measured = defaultdict(list)
     statement = select(
         measurement.c.attempt_id,
@@ -124,6 +124,11 @@ def _wanted(
         )
         if names is not None
     ]
+
+
+def _chosen(wanted: Sequence[ColumnElement[bool]], latest: bool) -> Select[Any]:
+    """The attempts that were asked for, or the newest of each case among them."""
+    return _latest(wanted) if latest else select(attempt).where(*wanted)
 
 
 def _latest(wanted: Sequence[ColumnElement[bool]]) -> Select[Any]:
@@ -167,8 +172,7 @@ def attempts(
     artefacts: bool,
 ) -> tuple[StoredAttempt, ...]:
     """The chosen attempts with all that belongs to them, in the order in which they were stored."""
-    wanted = _wanted(suites, variants, scales, runs)
-    chosen = (_latest(wanted) if latest else select(attempt).where(*wanted)).subquery()
+    chosen = _chosen(_wanted(suites, variants, scales, runs), latest).subquery()
     stored = connection.execute(select(chosen).order_by(chosen.c.id)).all()
     ids = [tried.id for tried in stored]
     measured = _parts(connection, measurement, ids, _measured)
