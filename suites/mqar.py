@@ -53,7 +53,7 @@ def check(point: Point) -> None:
     if pairs < 1 or length % 2 or 4 * pairs > length:
         raise BadParameter(
             f"pairs are at least 1 and the length is even and at least 4 tokens a pair, here 4 x {pairs} = {4 * pairs}; "
-            f"got {pairs} pairs and a length of {length}."
+            f"got {pairs} pairs and a length of {length}. Use {max(length // 4, 1)} pairs or fewer, and an even length."
         )
     if vocabulary // 2 - 1 < pairs:
         raise BadParameter(

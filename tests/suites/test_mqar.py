@@ -270,12 +270,12 @@ def test_accuracy_is_the_fraction_of_right_answers_in_sequences_not_trained_on(m
         (
             {"pairs": 5},
             "pairs are at least 1 and the length is even and at least 4 tokens a pair, here 4 x 5 = 20; "
-            "got 5 pairs and a length of 16.",
+            "got 5 pairs and a length of 16. Use 4 pairs or fewer, and an even length.",
         ),
         (
             {"length": 17},
             "pairs are at least 1 and the length is even and at least 4 tokens a pair, here 4 x 2 = 8; "
-            "got 2 pairs and a length of 17.",
+            "got 2 pairs and a length of 17. Use 4 pairs or fewer, and an even length.",
         ),
         (
             {"vocabulary": 5},
