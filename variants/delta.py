@@ -92,17 +92,25 @@ def chunkwise(
     return torch.cat(outputs, dim=2).transpose(1, 2), carried(S, z, how.attention)
 
 
-def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, how: How) -> Weights:
-    """Weights [B,N,H,T] of N queries asked after the last write: beta (I + L)^-T phi(K) phi(q), one solve with N right-hand sides."""
-    keys = k.transpose(1, 2)  # B H T D
-    written = _strengths(beta, k).transpose(1, 2).unsqueeze(-1)
-    earlier = (keys @ keys.mT).tril(-1)
-    removed = written / (earlier.sum(-1, keepdim=True) + EPSILON) if how.attention else written
-    scores = torch.einsum("b t h d, b n h d -> b h t n", k, q)
-    system = (removed * earlier).mT
-    weights = written * torch.linalg.solve_triangular(system, scores, upper=True, unitriangular=True)
+def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, how: How, chunk: int = 64) -> Weights:
+    """Weights [B,N,H,T] of N queries asked after the last write: beta (I + L)^-T phi(K) phi(q).
+
+    Solved from the last chunk to the first. What the writes of a chunk correct is taken out of the query itself, so that
+    the chunks before see the rest of it and no T x T matrix is formed.
+    """
+    keys, asked = k.transpose(1, 2), q.permute(0, 2, 3, 1)  # B H T D, B H D N
+    written = removed = _strengths(beta, k).transpose(1, 2).unsqueeze(-1)
     if how.attention:
-        weights = weights / (scores.sum(2, keepdim=True) + EPSILON)
+        removed = written / ((keys * (keys.cumsum(2) - keys)).sum(-1, keepdim=True) + EPSILON)
+    left, solved = asked, []
+    for k_c, removed_c in zip(*(reversed(torch.split(x, chunk, dim=2)) for x in (keys, removed)), strict=True):
+        system = (removed_c * (k_c @ k_c.mT).tril(-1)).mT
+        u = torch.linalg.solve_triangular(system, k_c @ left, upper=True, unitriangular=True)
+        left = left - k_c.mT @ (removed_c * u)
+        solved.append(u)
+    weights = written * torch.cat(solved[::-1], dim=2)
+    if how.attention:
+        weights = weights / (keys.sum(2, keepdim=True) @ asked + EPSILON)
     return weights.permute(0, 3, 1, 2)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnbench.harness import seeds
 from attnbench.harness.checks import TOLERANCES
-from attnbench.variants import EPSILON, find
+from attnbench.variants import EPSILON, delta, find
 from attnbench.variants.contract import How
 from attnbench.variants.registry import everything
 
@@ -184,6 +184,27 @@ def test_with_l2_normalisation_a_delta_write_with_beta_one_replaces_what_the_key
     k, v = gaussian(1, 1, 1, 6).expand(1, 4, 1, 6), gaussian(1, 4, 1, 3, part="v")
     values, _ = find("delta+l2norm").apply("recurrent", k, k, v, betas(1, 1, 1, 1))
     torch.testing.assert_close(values, v, **TO_EPSILON)
+
+
+@pytest.mark.parametrize("attention", [False, True])
+@pytest.mark.parametrize("length", [1, 64, 65, 150])
+def test_the_delta_readout_gives_what_is_read_at_the_end_over_any_number_of_chunks(length, attention):
+    # features with a sum of one, as they are used: the deltas of others grow from write to write
+    k, q = gaussian(2, length, 2, 6, part="k").softmax(-1), gaussian(2, 3, 2, 6, part="q").softmax(-1)
+    v, beta = gaussian(2, length, 2, 4, part="v"), gaussian(2, length, 2, part="beta").sigmoid()
+    form, leaves = RULES["delta"].forms["recurrent"].call, (q, k, v, beta)
+    for leaf in leaves:
+        leaf.requires_grad_()
+    weights = delta.readout(q, k, beta, None, How(attention=attention))
+    found = torch.einsum("b n h t, b t h v -> b n h v", weights, v)
+    read = [
+        form(torch.cat([k[:, :-1], asked], dim=1), k, v, beta, None, How(attention=attention))[0][:, -1:]
+        for asked in torch.split(q, 1, dim=1)
+    ]
+    expected = torch.cat(read, dim=1)
+    torch.testing.assert_close(found, expected, **EXACT)
+    sides = [torch.autograd.grad(values.square().sum(), leaves) for values in (found, expected)]
+    torch.testing.assert_close(*sides, **EXACT)
 
 
 def test_with_sum_normalisation_a_delta_write_removes_as_much_as_it_adds():
