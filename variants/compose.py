@@ -107,6 +107,7 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
         features=None if rule.whole_forms else lambda k, draws=None: _features(k, k, None, draws, parts)[1],
         feature_width=None if rule.whole_forms else lambda K: feature_map.width(K, **parts.numbers),
         check=lambda key_width: feature_map.check(key_width, parts.numbers),
+        keep=rule.keep,
     )
 
 

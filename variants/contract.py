@@ -5,16 +5,18 @@ A variant = feature map x write rule x normalisation. Axes everywhere:
     B batch   T tokens   H heads   K key width   D feature width   V value width   N queries asked at the end
 
 q, k [B,T,H,K], v [B,T,H,V], beta [B,T,H] in (0, 1), memory S [B,H,V,D]. A token is written first, then read.
+
+A variant can also be a whole layer with parameters of its own, hidden states x [B,T,width] in and out, width = H K.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnbench.variants.errors import BadParameter, BadVariant, Unsupported
 
@@ -25,6 +27,7 @@ Betas = Float[Tensor, "B T H"]
 Features = Float[Tensor, "B T H D"]
 Asked = Float[Tensor, "B N H D"]
 Weights = Float[Tensor, "B N H T"]
+Hidden = Float[Tensor, "B T width"]
 Memory = Mapping[str, Tensor]
 Output = tuple[Values, Memory]
 
@@ -32,6 +35,9 @@ Output = tuple[Values, Memory]
 EPSILON = 1e-6
 
 INPUTS = ("q", "k", "v", "beta")
+LAYER_INPUTS = ("x",)
+# what is said of queries and keys, which a whole layer makes for itself
+NOT_OF_LAYERS = ("draws", "readout", "denominators", "features", "feature_width")
 Cost = Literal["linear", "quadratic"]
 
 
@@ -39,8 +45,9 @@ Cost = Literal["linear", "quadratic"]
 class Form:
     """One way to compute a variant: `call(q, k, v, beta, memory=None, *, draws=None) -> (values, memory)`.
 
-    The variant hands over only the inputs it names. `cost` is the declared growth of the work with T. `dtypes` and
-    `devices` are what the form was made for. `tokens` is the only T it takes (1 for a decoding step), 0 for any.
+    The variant hands over only the inputs it names; a form of a whole layer is called `call(layer, x, memory)`. `cost` is
+    the declared growth of the work with T. `dtypes` and `devices` are what the form was made for. `tokens` is the only T
+    it takes (1 for a decoding step), 0 for any.
     """
 
     call: Callable[..., tuple[Tensor, Memory]]
@@ -76,6 +83,10 @@ class Variant:
     None where nothing is divided. `features(k, draws=None)` gives phi(k) [B,T,H,D], None where there is no feature map.
     `check(K)` raises BadParameter where the variant is not defined at that key width. `deviations` names checks that do
     not apply, each with its reason. `origins` are the files whose code makes up the variant.
+
+    `build(width, heads, layers, generator)` makes a variant a whole layer: it gives the modules of all layers of a model,
+    which may share parameters, and `inputs` is ("x",). With `has_positions` the variant tells positions apart by itself,
+    and a model adds none. `keep(memory, n)`, for a memory that grows with the text, is what the last n tokens left of it.
     """
 
     name: str
@@ -92,20 +103,27 @@ class Variant:
     check: Callable[[int], None] = _no_limit
     deviations: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[Path, ...] = ()
+    build: Callable[[int, int, int, torch.Generator], Sequence[nn.Module]] | None = None
+    has_positions: bool = False
+    keep: Callable[[Memory, int], Memory] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a description that lacks something. Raises BadVariant."""
+        """Refuse a description that lacks something or contradicts itself. Raises BadVariant."""
         if "recurrent" not in self.forms:
             raise BadVariant(
                 f"variant '{self.name}' needs a form 'recurrent', the oracle for all others; got {sorted(self.forms)}."
             )
-        if unknown := sorted(set(self.inputs) - set(INPUTS)):
-            raise BadVariant(f"variant '{self.name}' names inputs {unknown}; the inputs are {', '.join(INPUTS)}.")
+        self._check_inputs()
         for form, declared in self.forms.items():
             if not isinstance(declared, Form) or declared.cost not in ("linear", "quadratic"):
                 raise BadVariant(
                     f"form '{form}' of variant '{self.name}' must be a Form with cost 'linear' or 'quadratic', got {declared!r}."
                 )
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether the variant is a whole layer, with parameters of its own."""
+        return self.build is not None
 
     def apply(
         self,
@@ -119,29 +137,61 @@ class Variant:
     ) -> tuple[Tensor, Memory]:
         """Values [B,T,H,V] and memory of `form`, handed only the inputs that the variant names.
 
-        Raises Unsupported where the form was not made for this device, dtype or number of tokens.
+        Raises Unsupported where the form was not made for this device, dtype or number of tokens, and for a whole layer.
         """
-        chosen = self.form(form)
-        dtype = str(v.dtype).removeprefix("torch.")
-        if v.device.type not in chosen.devices:
-            raise Unsupported(
-                f"{self.name}/{form} needs {' or '.join(chosen.devices)}; this device is {v.device.type}."
-            )
-        if dtype not in chosen.dtypes:
-            raise Unsupported(f"{self.name}/{form} takes {', '.join(chosen.dtypes)}; these inputs are {dtype}.")
-        if chosen.tokens and v.shape[1] != chosen.tokens:
-            raise Unsupported(
-                f"{self.name}/{form} takes {chosen.tokens} token at a time; these inputs have {v.shape[1]}."
-            )
+        if self.is_layer:
+            raise Unsupported(f"{self.name} is a whole layer and takes no q, k and v.")
+        chosen = self._form_for(form, v)
         given = {"q": q, "k": k, "v": v, "beta": beta}
         extra = {} if self.draws is None else {"draws": draws}
         return chosen.call(**{name: given[name] for name in self.inputs}, memory=memory, **extra)
+
+    def apply_layer(
+        self, form: str, layer: nn.Module, x: Hidden, memory: Memory | None = None
+    ) -> tuple[Tensor, Memory]:
+        """Hidden states [B,T,width] and memory of `form`, with one of the modules that `build` gave.
+
+        Raises Unsupported as `apply` does, and for a variant that is no layer.
+        """
+        if not self.is_layer:
+            raise Unsupported(f"{self.name} is no layer of its own and takes {', '.join(self.inputs)}.")
+        return self._form_for(form, x).call(layer, x, memory)
 
     def form(self, form: str) -> Form:
         """The form called `form`. Raises Unsupported, naming those that exist."""
         if form not in self.forms:
             raise Unsupported(f"{self.name} has no form '{form}'; it has {', '.join(self.forms)}.")
         return self.forms[form]
+
+    def _form_for(self, form: str, tokens: Tensor) -> Form:
+        """The form called `form`, where it was made for tokens [B,T,...] like these. Raises Unsupported."""
+        chosen = self.form(form)
+        dtype = str(tokens.dtype).removeprefix("torch.")
+        if tokens.device.type not in chosen.devices:
+            raise Unsupported(
+                f"{self.name}/{form} needs {' or '.join(chosen.devices)}; this device is {tokens.device.type}."
+            )
+        if dtype not in chosen.dtypes:
+            raise Unsupported(f"{self.name}/{form} takes {', '.join(chosen.dtypes)}; these inputs are {dtype}.")
+        if chosen.tokens and tokens.shape[1] != chosen.tokens:
+            raise Unsupported(
+                f"{self.name}/{form} takes {chosen.tokens} token at a time; these inputs have {tokens.shape[1]}."
+            )
+        return chosen
+
+    def _check_inputs(self) -> None:
+        """Refuse inputs that are not those of a variant of this kind. Raises BadVariant."""
+        if self.is_layer:
+            if self.inputs != LAYER_INPUTS:
+                raise BadVariant(
+                    f"variant '{self.name}' builds a whole layer, whose one input is x; got {', '.join(self.inputs)}."
+                )
+            if meaningless := [name for name in NOT_OF_LAYERS if getattr(self, name) is not None]:
+                raise BadVariant(f"variant '{self.name}' is a whole layer and has no {', '.join(meaningless)}.")
+        elif set(LAYER_INPUTS) & set(self.inputs):
+            raise BadVariant(f"variant '{self.name}' takes x, the input of a whole layer, and needs a `build`.")
+        elif unknown := sorted(set(self.inputs) - set(INPUTS)):
+            raise BadVariant(f"variant '{self.name}' names inputs {unknown}; the inputs are {', '.join(INPUTS)}.")
 
 
 @dataclass(frozen=True)
@@ -238,7 +288,8 @@ class WriteRule:
     `bare` is the feature map that the rule's own name stands for (`delta` is elu1 with the delta rule). `normalisations`
     are the default ones, `allows` all that it can take. Each of `forms` calls a RuleForm; composing it with a feature map
     keeps the devices and dtypes that it declares. `whole_forms` work on raw queries and keys. `state_floats(D, V, T, attention)`.
-    `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule.
+    `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule. `keep` is
+    that of a variant.
     """
 
     name: str
@@ -255,6 +306,7 @@ class WriteRule:
     readout: Callable[..., Tensor] | None = None
     whole_forms: Mapping[str, Form] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    keep: Callable[[Memory, int], Memory] | None = None
 
 
 @dataclass(frozen=True)

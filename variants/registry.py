@@ -57,6 +57,7 @@ LISTED = (
     "dpfp-nu1+fwm",
     "fwp1991",
     "gated",
+    "xl",
 )
 
 

@@ -1,4 +1,4 @@
-"""What variants share: an empty memory, the memory handed on, chunks, decay inside a chunk, and blocks that fit a cache."""
+"""What variants share: an empty memory, the memory handed on or cut, chunks, decay inside a chunk, and blocks that fit a cache."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,6 +24,11 @@ def start(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def carried(S: Tensor, z: Tensor, attention: bool) -> Memory:
     """The memory to hand on: z is part of it only where something is divided by it."""
     return {"S": S, "z": z} if attention else {"S": S}
+
+
+def last_tokens(memory: Memory, tokens: int) -> Memory:
+    """A memory of one entry a token, all tensors [B,P,...], cut down to its last `tokens`."""
+    return {name: kept[:, max(kept.shape[1] - tokens, 0) :] for name, kept in memory.items()}
 
 
 def by_chunk(*tensors: Tensor | None, chunk: int) -> Iterator[tuple[Any, ...]]:

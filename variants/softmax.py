@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnbench.variants.contract import Form, Memory, WriteRule, working_dtype
+from attnbench.variants.shapes import last_tokens
 
 
 def recurrent(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
@@ -82,4 +83,5 @@ WRITE_RULE = WriteRule(
     state_floats=lambda D, V, T, attention: T * (D + V),
     maps=("identity",),
     readout=readout,
+    keep=last_tokens,
 )

@@ -73,6 +73,10 @@ def _has_draws(trial: Trial) -> bool:
     return trial.variant.draws is not None
 
 
+def _cuts_memory(trial: Trial) -> bool:
+    return trial.variant.keep is not None
+
+
 @dataclass(frozen=True)
 class Check:
     """One check: what it shows, the judge that returns a detail or raises Wrong, and the forms it is for."""
@@ -84,7 +88,7 @@ class Check:
 
 
 CHECKS: Mapping[str, Check] = {
-    "shapes": Check("values [B,T,H,V] in v's dtype, a memory of tensors, all finite", agreement.shapes),
+    "shapes": Check("values like v (a layer's: like x), a memory of tensors, all finite", agreement.shapes),
     "equals_recurrent": Check(
         "values, memory and gradients are those of the recurrent form at T = 1, 3, 63, 64, 100",
         agreement.equals_recurrent,
@@ -111,6 +115,7 @@ CHECKS: Mapping[str, Check] = {
         "readout weights give what the recurrent form reads", agreement.readout, _has_readout, is_of_variant=True
     ),
     "draws": Check("what is random is determined by the generator", claims.draws, _has_draws, is_of_variant=True),
+    "keep": Check("a memory cut to n tokens is that of the last n", claims.keep, _cuts_memory, is_of_variant=True),
 }
 
 # What a form must pass before it is measured.

@@ -19,7 +19,7 @@ from attnbench.harness.checks.trial import (
     prefixed,
     weighted_sum,
 )
-from attnbench.variants.contract import INPUTS, Memory
+from attnbench.variants.contract import Memory
 from attnbench.variants.errors import Unsupported
 
 LENGTHS = (1, 3, 63, 64, 100)
@@ -27,14 +27,15 @@ DECODED = (1, 20)
 
 
 def shapes(trial: Trial) -> str:
-    """In every dtype of the form: values [B,T,H,V] in v's dtype, a mapping of tensors, all finite."""
+    """In every dtype of the form: values of the shape and dtype of v (a layer's: of x), a mapping of tensors, all finite."""
+    like = trial.values_like
     for dtype in trial.declared.dtypes:
         for length in (1, trial.length):
             tokens = converted(trial.tokens(length), getattr(torch, dtype), trial.device)
             values, memory = trial.run(tokens)
             where = f"T={length} in {dtype}"
-            expected = tuple(tokens["v"].shape)
-            if tuple(values.shape) != expected or values.dtype != tokens["v"].dtype:
+            expected = tuple(tokens[like].shape)
+            if tuple(values.shape) != expected or values.dtype != tokens[like].dtype:
                 raise Wrong(f"{where}: values are {_described(values)}, expected {dtype} {list(expected)}")
             if not isinstance(memory, Mapping) or not all(isinstance(one, Tensor) for one in memory.values()):
                 raise Wrong(f"{where}: the memory must map names to tensors, got {memory!r}")
@@ -43,7 +44,7 @@ def shapes(trial: Trial) -> str:
                     raise Wrong(f"{where}: {name} is on {one.device}, expected {trial.device}")
                 if not bool(torch.isfinite(one).all()):
                     raise Wrong(f"{where}: {name} is not finite")
-    return f"[B,T,H,V] in {', '.join(trial.declared.dtypes)}"
+    return f"those of {like} in {', '.join(trial.declared.dtypes)}"
 
 
 def equals_recurrent(trial: Trial) -> str:
@@ -60,13 +61,14 @@ def gradient(trial: Trial) -> str:
     """The recurrent form's own gradient is that of finite differences, without and with a memory."""
     if trial.dtype != torch.float64:
         raise Unsupported("finite differences need float64, which this form does not declare.")
-    small = Sizes(trial.key_widths(1, smallest=4)[0], value_width=3, batch=1, heads=1)
-    tokens = trial.tokens(3, "differences", small)
-    for memory in (None, trial.past("before differences", small)):
-        leaves = {name: tokens[name] for name in trial.variant.inputs} | prefixed("memory", memory or {})
+    small = trial.at(Sizes(trial.key_widths(1, smallest=4)[0], value_width=3, batch=1, heads=1))
+    tokens, parameters = small.tokens(3, "differences"), small.parameters(trial.dtype)
+    for memory in (None, small.past("before differences")):
+        leaves = {name: tokens[name] for name in trial.variant.inputs}
+        leaves |= prefixed("parameter", parameters) | prefixed("memory", memory or {})
         try:
             gradcheck(
-                _results_of_leaves(trial, tokens, list(leaves), memory),
+                _results_of_leaves(small, tokens, list(leaves), memory),
                 tuple(one.detach().clone().requires_grad_(one.is_floating_point()) for one in leaves.values()),
                 atol=FINITE_DIFFERENCES.absolute,
                 rtol=FINITE_DIFFERENCES.relative,
@@ -89,9 +91,14 @@ def low_precision(trial: Trial) -> str:
     for half in halves:
         dtype = getattr(torch, half)
         tokens = converted(trial.tokens(trial.length), dtype, trial.device)
-        expected, _ = trial.oracle.run(converted(tokens, torch.float32, trial.oracle.device))
-        first, memory = trial.run(part_of(tokens, 0, 5))
-        second, memory = trial.run(part_of(tokens, 5), memory)
+        # of a layer the parameters too, as they are in half precision
+        parameters = trial.parameters(dtype)
+        expected, _ = trial.oracle.run(
+            converted(tokens, torch.float32, trial.oracle.device),
+            parameters=converted(parameters, torch.float32, trial.oracle.device),
+        )
+        first, memory = trial.run(part_of(tokens, 0, 5), None, parameters)
+        second, memory = trial.run(part_of(tokens, 5), memory, parameters)
         values = torch.cat([first, second], dim=1)
         found = agree({"values": values.double()}, {"values": expected.double()}, TOLERANCES[dtype], half)
         largest = max(largest, found)
@@ -148,12 +155,14 @@ def _difference_from_recurrent(trial: Trial, length: int) -> float:
 def _results_of_leaves(
     trial: Trial, tokens: Tokens, names: list[str], memory: Memory | None
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """A function of the inputs and memory tensors called `names`, for gradcheck: every result of floating point."""
+    """A function of the inputs, parameters and memory tensors called `names`, for gradcheck: every result of floating point."""
+    own = trial.parameters(trial.dtype)
 
     def results(*leaves: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(names, leaves, strict=True))
         past = None if memory is None else {name: given[f"memory {name}"] for name in memory}
-        values, written = trial.run({name: given.get(name, tokens[name]) for name in tokens}, past)
+        parameters = {name: given[f"parameter {name}"] for name in own}
+        values, written = trial.run({name: given.get(name, tokens[name]) for name in tokens}, past, parameters)
         return (values, *(one for one in written.values() if one.is_floating_point()))
 
     return results
@@ -161,7 +170,7 @@ def _results_of_leaves(
 
 def _is_made_of(kept: Tensor, tokens: Tokens) -> bool:
     """Whether a memory tensor holds input values as they came, and nothing computed."""
-    return any(bool(torch.isin(kept, tokens[name]).all()) for name in INPUTS if tokens[name].dtype == kept.dtype)
+    return any(bool(torch.isin(kept, given).all()) for given in tokens.values() if given.dtype == kept.dtype)
 
 
 def _largest(difference: float) -> str:

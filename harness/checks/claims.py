@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from attnbench.harness import seeds
-from attnbench.harness.checks.trial import Sizes, Trial, Wrong
+from attnbench.harness.checks.trial import Sizes, Trial, Wrong, agree, part_of
 from attnbench.harness.probes import counted_work
 from attnbench.variants.errors import Unsupported
 
@@ -21,9 +21,9 @@ def state_size(trial: Trial) -> str:
     for key_width, value_width, length in ((first, 6, 5), (second, 4, 9), (first, 10, 70)):
         claimed = trial.variant.state_floats(key_width, value_width, length)
         sizes = Sizes(key_width, value_width)
-        tokens = trial.tokens(length, sizes=sizes)
+        here = trial.at(sizes)
         with torch.no_grad():
-            _, memory = trial.run(tokens)
+            _, memory = here.run(here.tokens(length))
         real = sum(one.numel() for one in memory.values()) / (sizes.batch * sizes.heads)
         where = f"K={key_width}, V={value_width}, T={length}"
         if claimed != real:
@@ -39,10 +39,9 @@ def cost_class(trial: Trial) -> str:
         raise Unsupported(f"{trial.variant.name}/{trial.form} runs a kernel whose work torch does not count.")
     # a chunk is 64 tokens; a form that goes token by token shows its class sooner
     shortest = 8 if trial.is_oracle or trial.takes_one_token else 64
-    small = Sizes(trial.key_widths(1, smallest=4)[0], value_width=4, batch=1, heads=1)
+    small = trial.at(Sizes(trial.key_widths(1, smallest=4)[0], value_width=4, batch=1, heads=1))
     work = [
-        counted_work(partial(trial.outcome, trial.tokens(length, sizes=small)))
-        for length in (shortest, 2 * shortest, 4 * shortest)
+        counted_work(partial(small.outcome, small.tokens(length))) for length in (shortest, 2 * shortest, 4 * shortest)
     ]
     # differences, so that what does not depend on T drops out
     exponent = math.log2((work[2] - work[1]) / (work[1] - work[0]))
@@ -50,6 +49,27 @@ def cost_class(trial: Trial) -> str:
     if not low <= exponent < high:
         raise Wrong(f"declared {trial.declared.cost}, but the work grows as T^{exponent:.2f}")
     return f"T^{exponent:.2f}"
+
+
+def keep(trial: Trial) -> str:
+    """A memory cut down to its last n tokens holds what these n alone leave; all of it where there are fewer."""
+    cut = trial.variant.keep
+    if cut is None:
+        raise Unsupported(f"{trial.variant.name} cuts no memory.")
+    length, largest = 9, 0.0
+    tokens = trial.tokens(length)
+    with torch.no_grad():
+        _, memory = trial.run(tokens)
+        for kept in (1, 4, length):
+            _, expected = trial.run(part_of(tokens, length - kept))
+            where = f"{kept} of {length} tokens kept"
+            largest = max(largest, agree(cut(memory, kept), expected, trial.tolerance, where))
+        largest = max(
+            largest, agree(cut(memory, length + 1), memory, trial.tolerance, "more tokens kept than there are")
+        )
+        if any(one.numel() for one in cut(memory, 0).values()):
+            raise Wrong("no tokens kept: the memory is not empty")
+    return f"largest difference {largest:.1e}"
 
 
 def draws(trial: Trial) -> str:

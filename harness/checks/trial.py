@@ -1,17 +1,18 @@
 """One form on trial: the inputs it gets, what it makes of them, and how that is held against what was expected."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from attnbench.harness import seeds
 from attnbench.variants.contract import INPUTS, Form, Memory, Variant
 from attnbench.variants.errors import BadParameter, Unsupported
 
-# q, k, v [B,T,H,...] and beta [B,T,H] by name; all four, whatever the variant uses
+# q, k, v [B,T,H,...] and beta [B,T,H] by name; all four, whatever the variant uses. Of a whole layer x [B,T,H K]
 Tokens = Mapping[str, Tensor]
 # values, memory tensors and gradients by name, in float64
 Outcome = Mapping[str, Tensor]
@@ -56,11 +57,19 @@ FINITE_DIFFERENCES = Tolerance(relative=1e-4, absolute=1e-6)
 
 @dataclass(frozen=True)
 class Trial:
-    """One form of one variant on one device. `form` is "recurrent" for what concerns the variant as a whole."""
+    """One form of one variant on one device. `form` is "recurrent" for what concerns the variant as a whole.
+
+    `axes` are the sizes of the inputs, None for those that most checks use.
+    """
 
     variant: Variant
     form: str
     device: str = "cpu"
+    axes: Sizes | None = None
+
+    def at(self, sizes: Sizes) -> "Trial":
+        """The same trial with inputs of these sizes."""
+        return replace(self, axes=sizes)
 
     @cached_property
     def declared(self) -> Form:
@@ -107,7 +116,7 @@ class Trial:
         """The recurrent form, on the CPU where it cannot run on this device."""
         kind = torch.device(self.device).type
         here = self.device if kind in self.variant.form("recurrent").devices else "cpu"
-        return Trial(self.variant, "recurrent", here)
+        return Trial(self.variant, "recurrent", here, self.axes)
 
     def key_widths(self, count: int, smallest: int = 8) -> list[int]:
         """The first `count` even key widths from `smallest` up that the variant is defined for."""
@@ -126,16 +135,24 @@ class Trial:
 
     @cached_property
     def sizes(self) -> Sizes:
-        """The sizes that most checks use."""
-        return Sizes(self.key_widths(1)[0])
+        """The sizes of the inputs."""
+        return self.axes or Sizes(self.key_widths(1)[0])
 
-    def tokens(self, length: int, part: str = "first", sizes: Sizes | None = None) -> Tokens:
+    @property
+    def values_like(self) -> str:
+        """The input whose shape and dtype the values have."""
+        return "x" if self.variant.is_layer else "v"
+
+    def tokens(self, length: int, part: str = "first") -> Tokens:
         """Random inputs that `part` determines, in the trial's dtype; the same for all forms and variants.
 
         Betas are small: without a normalisation the delta rule grows with each token where beta |phi(k)|^2 > 2.
         """
-        generator = seeds.generator("checks", part, length)
-        axes = sizes or self.sizes
+        generator, axes = seeds.generator("checks", part, length), self.sizes
+        if self.variant.is_layer:
+            width = axes.heads * axes.key_width
+            x = torch.randn(axes.batch, length, width, generator=generator, dtype=torch.float64)
+            return converted({"x": x}, self.dtype, self.device)
         widths = {"q": (axes.key_width,), "k": (axes.key_width,), "v": (axes.value_width,), "beta": ()}
         drawn = {
             name: torch.randn(axes.batch, length, axes.heads, *widths[name], generator=generator, dtype=torch.float64)
@@ -144,16 +161,28 @@ class Trial:
         drawn |= {"q": 0.7 * drawn["q"], "k": 0.7 * drawn["k"], "beta": torch.sigmoid(drawn["beta"] - 2)}
         return converted(drawn, self.dtype, self.device)
 
-    def draws(self, sizes: Sizes | None = None) -> Tensor | None:
+    def draws(self) -> Tensor | None:
         """What is random in the variant, the same for all forms; None where nothing is."""
         if self.variant.draws is None:
             return None
-        axes, generator = sizes or self.sizes, seeds.generator("checks", "draws")
-        return self.variant.draws.sample(generator, axes.heads, axes.key_width).to(self.device)
+        generator = seeds.generator("checks", "draws")
+        return self.variant.draws.sample(generator, self.sizes.heads, self.sizes.key_width).to(self.device)
 
-    def past(self, part: str = "past", sizes: Sizes | None = None) -> Memory:
+    def parameters(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """The parameters of a layer by name; none where the variant is no layer."""
+        if not self.variant.is_layer:
+            return {}
+        return {name: one.detach() for name, one in self.layer(dtype).named_parameters()}
+
+    def layer(self, dtype: torch.dtype) -> nn.Module:
+        """The first of two layers of a model, the same for all forms."""
+        assert self.variant.build is not None
+        heads, width = self.sizes.heads, self.sizes.heads * self.sizes.key_width
+        return self.variant.build(width, heads, 2, seeds.generator("checks", "layer"))[0].to(self.device, dtype)
+
+    def past(self, part: str = "past") -> Memory:
         """A memory to begin with: what the recurrent form keeps of five tokens."""
-        tokens = self.tokens(5, part, sizes)
+        tokens = self.tokens(5, part)
         dtype = self.dtype
         if str(dtype).removeprefix("torch.") not in self.oracle.declared.dtypes:
             dtype = self.oracle.dtype
@@ -161,14 +190,18 @@ class Trial:
             _, memory = self.oracle.run(converted(tokens, dtype, self.oracle.device))
         return {name: kept.to(self.device) for name, kept in memory.items()}
 
-    def run(self, tokens: Tokens, memory: Memory | None = None) -> tuple[Tensor, Memory]:
-        """Values and memory of the form; a decoding step is run over one token after the other."""
-        batch, _, heads, key_width = tokens["k"].shape
-        draws = self.draws(Sizes(key_width, batch=batch, heads=heads))
+    def run(
+        self, tokens: Tokens, memory: Memory | None = None, parameters: Memory | None = None
+    ) -> tuple[Tensor, Memory]:
+        """Values and memory of the form; a decoding step is run over one token after the other.
+
+        `parameters`, by name, stand in for those that a layer has.
+        """
+        call = self._called(tokens[self.values_like].dtype, parameters or {})
         pieces = one_by_one(tokens) if self.takes_one_token else iter([tokens])
         outputs = []
         for piece in pieces:
-            values, memory = self.variant.apply(self.form, **piece, memory=memory, draws=draws)
+            values, memory = call(piece, memory)
             outputs.append(values)
         assert memory is not None
         return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0], memory
@@ -179,15 +212,40 @@ class Trial:
             with torch.no_grad():
                 values, written = self.run(tokens, memory)
             return _detached({"values": values, **prefixed("memory", written)})
-        leaves = {name: tokens[name].detach().clone().requires_grad_() for name in self.variant.inputs}
+        leaves = {name: _leaf(tokens[name]) for name in self.variant.inputs}
         kept = {name: _leaf(one) for name, one in (memory or {}).items()}
-        values, written = self.run({**tokens, **leaves}, None if memory is None else kept)
+        parameters = {name: _leaf(one) for name, one in self.parameters(tokens[self.values_like].dtype).items()}
+        values, written = self.run({**tokens, **leaves}, None if memory is None else kept, parameters)
         results = {"values": values, **prefixed("memory", written)}
-        wanted = {**leaves, **prefixed("memory", {name: one for name, one in kept.items() if one.requires_grad})}
+        differentiable = {name: one for name, one in kept.items() if one.requires_grad}
+        wanted = {**leaves, **prefixed("parameter", parameters), **prefixed("memory", differentiable)}
         gradients = torch.autograd.grad(
             weighted_sum(results), list(wanted.values()), allow_unused=True, materialize_grads=True
         )
         return _detached({**results, **prefixed("gradient of", dict(zip(wanted, gradients, strict=True)))})
+
+    def _called(
+        self, dtype: torch.dtype, parameters: Memory
+    ) -> Callable[[Tokens, Memory | None], tuple[Tensor, Memory]]:
+        """The form as a function of tokens and memory, all else given."""
+        if self.variant.is_layer:
+            bound = _Bound(self.variant, self.form, self.layer(dtype))
+            named = {f"layer.{name}": one for name, one in parameters.items()}
+            return lambda tokens, memory: functional_call(bound, named, (tokens["x"], memory))
+        draws = self.draws()
+        return lambda tokens, memory: self.variant.apply(self.form, **tokens, memory=memory, draws=draws)
+
+
+class _Bound(nn.Module):
+    """A form with its layer as one module, which `functional_call` can put other parameters into."""
+
+    def __init__(self, variant: Variant, form: str, layer: nn.Module) -> None:
+        super().__init__()
+        self.variant, self.form, self.layer = variant, form, layer
+
+    def forward(self, x: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
+        """Hidden states and memory."""
+        return self.variant.apply_layer(self.form, self.layer, x, memory)
 
 
 def converted(tensors: Memory, dtype: torch.dtype, device: str | torch.device) -> dict[str, Tensor]:

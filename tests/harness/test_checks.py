@@ -6,15 +6,22 @@ import torch
 
 from attnbench.harness.checks import CHECKS, LONGEST_DETAIL, QUICK, TOLERANCES, Finding, check, correct, count
 from attnbench.harness.checks.agreement import shapes
+from attnbench.harness.checks.claims import keep
 from attnbench.harness.checks.trial import Sizes, Trial, Wrong, agree
 from attnbench.variants import Form, Unsupported, Variant, find, listed
 
 WRONG_VARIANTS = Path(__file__).with_name("wrong_variants.py")
+WRONG_LAYERS = Path(__file__).with_name("wrong_layers.py")
 
 
 def wrong(name: str) -> Variant:
     """One of the variants that are wrong on purpose, by its address."""
     return find(f"{WRONG_VARIANTS}:{name}")
+
+
+def wrong_layer(name: str) -> Variant:
+    """One of the whole layers that are wrong on purpose, by its address."""
+    return find(f"{WRONG_LAYERS}:{name}")
 
 
 def failures(variant: Variant, form: str) -> dict[str, str]:
@@ -93,6 +100,85 @@ def test_a_variant_that_is_wrong_on_purpose_is_caught(name, form, caught_by):
 )
 def test_a_failed_check_says_what_is_wrong_and_where(name, form, caught_by, says):
     assert says in failures(wrong(name), form)[caught_by]
+
+
+def test_the_right_layer_behind_the_wrong_ones_passes_every_check():
+    findings = list(check(wrong_layer("right")))
+    assert [str(finding) for finding in findings if finding.state != "passed"] == []
+    # all but those of what a layer does not have
+    assert {finding.check for finding in findings} == set(CHECKS) - {"readout", "draws"}
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "caught_by"),
+    [
+        ("sees_the_future", "parallel", {"causality", "equals_recurrent", "split_and_resume", "low_precision"}),
+        ("sees_one_token_too_many", "parallel", {"causality", "equals_recurrent", "split_and_resume", "low_precision"}),
+        ("sees_one_token_too_few", "parallel", {"equals_recurrent", "low_precision"}),
+        ("drops_its_memory", "parallel", {"equals_recurrent", "split_and_resume", "low_precision"}),
+        ("drops_its_memory_everywhere", "recurrent", {"split_and_resume", "low_precision"}),
+        ("hands_its_memory_on_unread", "parallel", {"equals_recurrent", "split_and_resume", "low_precision"}),
+        ("learns_nothing", "parallel", {"equals_recurrent"}),
+        ("learns_half_everywhere", "recurrent", {"gradient"}),
+        ("learns_half_everywhere", "parallel", set()),
+        ("leaks_across_the_batch", "parallel", {"equals_recurrent", "independence", "low_precision"}),
+        ("gives_another_width", "parallel", {"shapes", "equals_recurrent", "low_precision"}),
+        ("lies_about_its_state", "step", {"state_size"}),
+    ],
+)
+def test_a_layer_that_is_wrong_on_purpose_is_caught(name, form, caught_by):
+    assert set(failures(wrong_layer(name), form)) == caught_by
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "caught_by", "says"),
+    [
+        ("sees_one_token_too_many", "parallel", "causality", "tokens changed from t=1 on: an earlier value differs by"),
+        ("drops_its_memory", "parallel", "equals_recurrent", "T=1 with a memory: values differs by"),
+        ("learns_nothing", "parallel", "equals_recurrent", "T=1: gradient of parameter W differs by"),
+        ("gives_another_width", "parallel", "shapes", "values are float32 [2, 1, 15], expected float32 [2, 1, 16]"),
+        ("changes_its_parameters", "parallel", "inputs_untouched", "parameter W is changed in place"),
+        # a head keeps K floats of each hidden state
+        ("lies_about_its_state", "parallel", "state_size", "K=8, V=6, T=5: 20 floats a head are declared, 40 are kept"),
+    ],
+)
+def test_a_failed_check_of_a_layer_says_what_is_wrong_and_where(name, form, caught_by, says):
+    assert says in failures(wrong_layer(name), form)[caught_by]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("keeps_the_first_tokens", "1 of 9 tokens kept: x differs by"),
+        ("keeps_everything_for_nothing", "no tokens kept: the memory is not empty"),
+    ],
+)
+def test_a_memory_that_is_cut_wrongly_is_caught(name, says):
+    with pytest.raises(Wrong) as caught:
+        keep(Trial(wrong_layer(name), "recurrent"))
+    assert str(caught.value).startswith(says)
+
+
+def test_a_memory_that_nothing_cuts_is_not_checked_for_it():
+    assert not CHECKS["keep"].applies(Trial(find("delta"), "recurrent"))
+    with pytest.raises(Unsupported, match="delta cuts no memory"):
+        keep(Trial(find("delta"), "recurrent"))
+
+
+def test_all_forms_of_a_layer_are_tried_with_the_same_parameters_in_their_own_dtype():
+    trial = Trial(find("xl"), "parallel")
+    mine, oracles = trial.parameters(torch.float32), trial.oracle.parameters(torch.float64)
+    assert set(mine) == {"u", "w", "into", "out", "from_distance"}
+    for name, parameter in mine.items():
+        assert parameter.dtype == torch.float32
+        assert torch.equal(parameter.double(), oracles[name])
+
+
+def test_a_trial_of_other_sizes_takes_its_oracle_along():
+    trial = Trial(find("xl"), "parallel").at(Sizes(key_width=4, batch=1, heads=3))
+    # width = H K = 3 x 4
+    assert trial.tokens(7)["x"].shape == trial.oracle.tokens(7)["x"].shape == (1, 7, 12)
+    assert trial.past()["x"].shape == (1, 5, 12)
 
 
 def test_a_memory_that_is_no_mapping_is_wrong(monkeypatch):
@@ -203,6 +289,21 @@ def test_a_cache_of_the_inputs_may_be_kept_in_half_precision():
 )
 def test_correct_gives_the_first_failure_or_nothing(name, form, reason):
     found = correct(wrong(name), form)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "reason"),
+    [
+        ("right", "parallel", ""),
+        ("right", "step", ""),
+        ("drops_its_memory", "parallel", "equals_recurrent: T=1 with a memory: values differs by"),
+        ("learns_half_everywhere", "recurrent", "gradient: "),
+    ],
+)
+def test_correct_judges_layers_too(name, form, reason):
+    found = correct(wrong_layer(name), form)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 

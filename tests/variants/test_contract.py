@@ -3,6 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import jaxtyping
 import pytest
 import torch
+from torch import nn
 
 from attnbench.harness import seeds
 from attnbench.variants import Draws, Form, Unsupported, Variant, find, listed, working_dtype
@@ -90,6 +91,103 @@ def test_a_form_that_cannot_run_here_says_what_it_needs(form, length, dtype, say
     assert str(refused.value) == says
 
 
+def layered(**changes) -> Variant:
+    """A description of a whole layer."""
+    return described(**{"inputs": ("x",), "build": lambda width, heads, layers, generator: [nn.Identity()], **changes})
+
+
+def test_a_form_of_a_whole_layer_is_handed_the_layer_x_and_the_memory():
+    calls: list[tuple[object, ...]] = []
+
+    def form(*handed):
+        calls.append(handed)
+        return handed[1], {"x": handed[1]}
+
+    layer, x, memory = nn.Identity(), torch.ones(2, 3, 8), {"x": torch.ones(2, 5, 8)}
+    layered(forms={"recurrent": Form(form)}).apply_layer("recurrent", layer, x, memory)
+    assert [list(map(id, handed)) for handed in calls] == [[id(layer), id(x), id(memory)]]
+
+
+@pytest.mark.parametrize(
+    ("form", "length", "dtype", "says"),
+    [
+        ("triton", 3, torch.float64, "described has no form 'triton'; it has recurrent, kernel, single, step."),
+        ("kernel", 3, torch.float64, "described/kernel needs cuda; this device is cpu."),
+        ("single", 3, torch.float64, "described/single takes float32; these inputs are float64."),
+        ("step", 3, torch.float64, "described/step takes 1 token at a time; these inputs have 3."),
+    ],
+)
+def test_a_form_of_a_whole_layer_that_cannot_run_here_says_what_it_needs(form, length, dtype, says):
+    call = recorded([])
+    variant = layered(
+        forms={
+            "recurrent": Form(call),
+            "kernel": Form(call, devices=("cuda",)),
+            "single": Form(call, dtypes=("float32",)),
+            "step": Form(call, tokens=1),
+        }
+    )
+    with pytest.raises(Unsupported) as refused:
+        variant.apply_layer(form, nn.Identity(), torch.ones(2, length, 8, dtype=dtype))
+    assert str(refused.value) == says
+
+
+def test_a_whole_layer_takes_no_queries_and_no_other_variant_takes_a_layer():
+    with pytest.raises(Unsupported) as refused:
+        layered().apply("recurrent", **tokens())
+    assert str(refused.value) == "described is a whole layer and takes no q, k and v."
+    with pytest.raises(Unsupported) as refused:
+        described().apply_layer("recurrent", nn.Identity(), torch.ones(2, 3, 8))
+    assert str(refused.value) == "described is no layer of its own and takes q, k, v."
+    assert layered().is_layer
+    assert not described().is_layer
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"inputs": ("x",)}, "variant 'described' takes x, the input of a whole layer, and needs a `build`."),
+        ({"inputs": ("q", "x")}, "variant 'described' takes x, the input of a whole layer, and needs a `build`."),
+        (
+            {"build": lambda *sizes: [], "inputs": ("q", "k", "v")},
+            "variant 'described' builds a whole layer, whose one input is x; got q, k, v.",
+        ),
+        (
+            {"build": lambda *sizes: [], "inputs": ("x", "beta")},
+            "variant 'described' builds a whole layer, whose one input is x; got x, beta.",
+        ),
+        (
+            {
+                "build": lambda *sizes: [],
+                "inputs": ("x",),
+                "readout": lambda q, k: q,
+                "draws": Draws(lambda generator, heads, K: torch.ones(heads)),
+            },
+            "variant 'described' is a whole layer and has no draws, readout.",
+        ),
+    ],
+)
+def test_a_description_that_is_half_a_layer_is_refused(changes, says):
+    with pytest.raises(BadVariant) as refused:
+        described(**changes)
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize("rule", ["softmax", "xl"])
+def test_a_memory_that_grows_can_be_cut_to_its_last_tokens(rule):
+    cut = find(rule).keep
+    assert cut is not None
+    memory = {"k": torch.arange(10.0).reshape(2, 5, 1)}  # tokens 0 to 4, then 5 to 9
+    assert cut(memory, 2)["k"].flatten().tolist() == [3, 4, 8, 9]
+    assert cut(memory, 0)["k"].shape == (2, 0, 1)
+    assert torch.equal(cut(memory, 9)["k"], memory["k"])
+
+
+def test_a_memory_of_fixed_size_is_not_cut():
+    assert find("delta").keep is None
+    assert find("linear").keep is None
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -128,7 +226,7 @@ def test_a_description_does_not_change():
     assert replace(described(), name="another").name == "another"
 
 
-@pytest.mark.parametrize("name", listed())
+@pytest.mark.parametrize("name", [name for name in listed() if not find(name).is_layer])
 def test_every_form_of_a_listed_variant_takes_its_inputs_by_name(name):
     variant = find(name)
     drawn = variant.draws.sample(seeds.generator("draw"), 2, 4) if variant.draws else None

@@ -180,13 +180,13 @@ def test_an_unknown_name_is_refused_with_the_known_ones_and_the_nearest(name, ne
     with pytest.raises(UnknownVariant) as refused:
         find(name)
     assert str(refused.value) == (
-        f"no variant '{name}'. Known: delta, dpfp-nu1, fwm, fwp1991, gated, linear, performer-m64, softmax. "
+        f"no variant '{name}'. Known: delta, dpfp-nu1, fwm, fwp1991, gated, linear, performer-m64, softmax, xl. "
         f"Did you mean '{near}'?"
     )
 
 
 def test_a_name_that_is_near_nothing_gets_no_guess():
-    with pytest.raises(UnknownVariant, match=r"^no variant 'xyzzy'\. Known: delta, .*, softmax\.$"):
+    with pytest.raises(UnknownVariant, match=r"^no variant 'xyzzy'\. Known: delta, .*, softmax, xl\.$"):
         find("xyzzy")
 
 
