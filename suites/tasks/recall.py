@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnbench.harness.models import Attention, Shape, normal, positions
+from attnbench.harness.models import Shape, add_strengths, attentions, normal, positions
 from attnbench.variants.contract import Variant
 
 BLANK = 0
@@ -120,19 +120,18 @@ class Recaller(nn.Module):
         self.shape = shape
         self.embedding = normal(shape.vocabulary, shape.width, deviation=shape.width**-0.5, generator=generator)
         self.convolution = Convolution(shape.width, generator) if first_layer == "convolution" else None
-        attentions = LAYERS if self.convolution is None else LAYERS - 1
-        self.attentions = nn.ModuleList(Attention(variant, form, shape, generator) for _ in range(attentions))
+        count = LAYERS if self.convolution is None else LAYERS - 1
+        self.attentions = nn.ModuleList(attentions(variant, form, shape, count, generator))
         self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(LAYERS))
         self.last_norm = nn.LayerNorm(shape.width)
-        # drawn after all that every variant has, so that those start alike
-        if "beta" in variant.inputs:
-            for attention in self.attentions:
-                attention.strength = normal(shape.width, shape.heads, deviation=shape.width**-0.5, generator=generator)
+        self.has_positions = variant.has_positions
+        add_strengths(self.attentions, shape, generator)
 
     def forward(self, tokens: Tensor, draws: Sequence[Tensor | None]) -> Tensor:
         """Tokens [B,T] -> hidden states [B,T,width]. `draws` holds one entry for each attention."""
         x = functional.embedding(tokens, self.embedding) * math.sqrt(self.shape.width)
-        x = x + positions(tokens.shape[1], self.shape.width).to(x)
+        if not self.has_positions:
+            x = x + positions(tokens.shape[1], self.shape.width).to(x)
         norms = iter(self.norms)
         if self.convolution is not None:
             x = x + self.convolution(next(norms)(x))
