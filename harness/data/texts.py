@@ -9,12 +9,14 @@ line            a form feed on a line of its own stands between two documents
 import ast
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-Documents = tuple[tuple[str, ...], ...]
+Document = tuple[str, ...]
+Documents = tuple[Document, ...]
 
-_BETWEEN_DOCUMENTS = "\f\n"
+BETWEEN_DOCUMENTS = "\f\n"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,39 @@ class Text:
         return sum(len(line.split()) for document in self.documents for line in document)
 
 
+@dataclass(frozen=True)
+class StoredDocuments:
+    """The documents in a file that `to_bytes` wrote, read anew each time they are gone through, one after the other."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[Document]:
+        document: list[str] = []
+        # by line breaks alone: a line may hold other characters that end one in Unicode
+        with self.path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                if line == BETWEEN_DOCUMENTS:
+                    yield tuple(document)
+                    document = []
+                else:
+                    document.append(line[:-1])
+        if document:
+            yield tuple(document)
+
+
+@dataclass(frozen=True)
+class PartedText:
+    """A text that was published with a training, a validation and a test part, which stay as they are.
+
+    It can be too long to be held in memory, so its documents stay in their files. `sha256` tells it apart; where the text
+    was identified before it was there, it is not that of a file.
+    """
+
+    name: str
+    parts: tuple[StoredDocuments, StoredDocuments, StoredDocuments]
+    sha256: str
+
+
 def text_of(name: str, documents: Documents) -> Text:
     """The text called `name` that consists of `documents`."""
     return Text(name, documents, hashlib.sha256(to_bytes(documents)).hexdigest())
@@ -44,14 +79,14 @@ def to_bytes(documents: Documents) -> bytes:
         for line in document:
             if "\n" in line or "\f" in line:
                 raise ValueError(f"a line can hold no line break and no form feed, got {line!r}")
-    return _BETWEEN_DOCUMENTS.join("".join(f"{line}\n" for line in document) for document in documents).encode()
+    return BETWEEN_DOCUMENTS.join("".join(f"{line}\n" for line in document) for document in documents).encode()
 
 
 def from_bytes(content: bytes) -> Documents:
     """The documents that `to_bytes` wrote."""
     if not content:
         return ()
-    return tuple(tuple(document.split("\n")[:-1]) for document in content.decode().split(_BETWEEN_DOCUMENTS))
+    return tuple(tuple(document.split("\n")[:-1]) for document in content.decode().split(BETWEEN_DOCUMENTS))
 
 
 # The source hangs what stands above a psalm (its book, number and title) and above a stanza of Psalm 119 (a letter's

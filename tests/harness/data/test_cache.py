@@ -59,3 +59,41 @@ def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path, monkeypat
     cache.write(tmp_path / "a", b"content")
     assert seen == [False]
     assert (tmp_path / "a").read_bytes() == b"content"
+
+
+def test_a_file_is_written_piece_by_piece_and_appears_whole(tmp_path):
+    with cache.writing(tmp_path / "a" / "b") as file:
+        file.write(b"one ")
+        assert not (tmp_path / "a" / "b").exists()
+        file.write(b"two")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == {"b": b"one two"}
+    assert cache.file_sha256(tmp_path / "a" / "b") == hashlib.sha256(b"one two").hexdigest()
+    assert cache.file_sha256(tmp_path / "a") is None
+
+
+def interrupted_after_half(kind, path):
+    if kind == "file":
+        with cache.writing(path / "a") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+    with cache.replacing(path) as unfinished:
+        (unfinished / "a").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_an_interrupted_writing_leaves_the_old_file_and_no_half_one(tmp_path, kind):
+    cache.write(tmp_path / "a", b"old")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_after_half(kind, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"old"}
+
+
+def test_files_of_a_folder_are_replaced_together_and_others_stay(tmp_path):
+    cache.write(tmp_path / "a", b"old")
+    cache.write(tmp_path / "other", b"kept")
+    with cache.replacing(tmp_path) as unfinished:
+        (unfinished / "a").write_bytes(b"new")
+        (unfinished / "b").write_bytes(b"new")
+        assert (tmp_path / "a").read_bytes() == b"old"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"new", "b": b"new", "other": b"kept"}

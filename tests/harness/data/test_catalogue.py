@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from attnbench.harness.errors import UnknownData
 
 def test_a_data_set_is_found_by_its_name():
     assert [data_set(name).name for name in DATA_SETS] == list(DATA_SETS)
-    assert {"python-manual", "web-bible"} <= set(DATA_SETS)
+    assert {"python-manual", "web-bible", "wiki-mini", "wikitext-2", "wikitext-103"} <= set(DATA_SETS)
 
 
 def test_an_unknown_data_set_is_refused_with_the_nearest_name():
@@ -38,6 +39,29 @@ def test_a_downloaded_data_set_pins_version_size_and_hashes(data):
 
 def test_a_data_set_without_sources_downloads_nothing():
     assert DATA_SETS["python-manual"].download_bytes == 0
+
+
+@pytest.mark.parametrize("data", [data for data in DATA_SETS.values() if data.hub], ids=lambda data: data.name)
+def test_a_data_set_of_the_hub_pins_revision_size_and_counts(data):
+    assert re.fullmatch("[0-9a-f]{40}", data.hub.revision)
+    assert data.download_bytes == data.hub.download_bytes > 0
+    # what it is counted in elsewhere leaves the ends of lines out
+    assert 0 < data.words < sum(data.hub.words)
+    assert data.sha256 == ""
+
+
+def test_the_hash_of_a_data_set_of_the_hub_hangs_on_where_it_is_from_and_not_on_what_is_said_of_it():
+    source = DATA_SETS["wikitext-103"].hub
+    same = replace(source, words=(1, 1, 1), vocabulary=1, download_bytes=1)
+    others = [replace(source, **{name: "other"}) for name in ("repository", "configuration", "revision", "column")]
+    assert same.sha256 == source.sha256
+    assert len({source.sha256, *(other.sha256 for other in others)}) == 5
+
+
+def test_where_a_data_set_is_from_can_be_read():
+    assert DATA_SETS["python-manual"].origin == "this Python"
+    assert DATA_SETS["wiki-mini"].origin == "PyPI: gensim 4.4.0"
+    assert DATA_SETS["wikitext-103"].origin == "Hugging Face Hub: Salesforce/wikitext, wikitext-103-v1 (extra hub)"
 
 
 def test_the_changed_bible_text_is_called_a_derivative():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.harness.data import corpus as corpora
+from attnbench.harness.data import tokenisers
 from attnbench.harness.data.corpus import END_OF_LINE, UNKNOWN, Split, corpus, corpus_hash, split
 from attnbench.harness.data.texts import python_manual, text_of
 from attnbench.harness.errors import BadParameter
@@ -172,7 +172,8 @@ def test_a_line_of_any_length_is_learned_from(tmp_path):
 
 def test_the_same_text_gives_the_same_corpus_with_an_empty_cache_and_with_a_full_one(made, tmp_path, monkeypatch):
     elsewhere = corpus(TEXT, vocabulary=320, cache=tmp_path / "other")
-    monkeypatch.setattr(corpora, "_trained", None)
+    monkeypatch.setattr(tokenisers.Bpe, "learn", None)
+    monkeypatch.setattr(tokenisers.Bpe, "encode", None)
     cached = corpus(TEXT, vocabulary=320, cache=tmp_path)
     for other in (elsewhere, cached):
         assert (other.tokeniser, other.data_hash) == (made.tokeniser, made.data_hash)

@@ -263,6 +263,23 @@ def test_a_cleaned_text_that_is_not_the_recorded_one_is_refused(hens, cache, mon
     )
 
 
+def test_a_text_that_hangs_on_a_package_beside_its_rule_names_it_and_its_version(hens, cache, monkeypatch):
+    monkeypatch.setitem(DATA_SETS, "hens", replace(hens, sha256="0" * 64, cleaned_with="pytest"))
+    assert refusal(BadData, cache).endswith(
+        f"belong to different versions of attnbench, or of pytest ({pytest.__version__} here): install it anew."
+    )
+
+
+def test_what_the_licence_asks_to_be_told_lies_beside_the_text(hens, cache, monkeypatch):
+    def authors(documents, member):
+        assert (documents, member) == (DOCUMENTS, MODULE)
+        return [{"title": "Hens"}]
+
+    monkeypatch.setitem(DATA_SETS, "hens", replace(hens, attribution=authors))
+    fetch("hens", cache=cache, report=silent)
+    assert json.loads((cache / "hens.json").read_text())["attribution"] == [{"title": "Hens"}]
+
+
 def test_a_cache_that_cannot_be_written_is_an_error_that_says_where_and_why(hens, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataUnavailable) as refused:
@@ -372,11 +389,11 @@ def test_an_interrupted_download_leaves_no_folder_behind(hens, cache, monkeypatc
     assert not cache.exists()
 
 
-def test_the_data_modules_import_no_torch():
+def test_the_data_modules_import_nothing_slow():
     program = (
         "import sys\n"
-        "from attnbench.harness.data import cache, catalogue, corpus, fetch, ngrams, texts\n"
-        "assert not {'torch', 'sentencepiece'} & set(sys.modules)\n"
+        "from attnbench.harness.data import cache, catalogue, corpus, fetch, hub, ngrams, texts, tokenisers, wikipedia\n"
+        "assert not {'torch', 'sentencepiece', 'datasets', 'mwparserfromhell'} & set(sys.modules)\n"
     )
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -38,6 +38,14 @@ def test_a_file_gives_back_the_documents_it_was_written_from(made):
     assert texts.from_bytes(texts.to_bytes(made)) == made
 
 
+@given(documents)
+def test_a_file_gives_its_documents_one_by_one_and_as_often_as_asked(tmp_path_factory, made):
+    path = tmp_path_factory.mktemp("texts") / "a.txt"
+    path.write_bytes(texts.to_bytes(made))
+    stored = texts.StoredDocuments(path)
+    assert tuple(stored) == tuple(stored) == made
+
+
 def test_a_form_feed_stands_between_two_documents():
     assert texts.to_bytes((("a b", "c"), ("d",))) == b"a b\nc\n\f\nd\n"
     assert texts.to_bytes(()) == b""
