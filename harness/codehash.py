@@ -15,6 +15,7 @@ from pathlib import Path
 PROJECT = "attnbench"
 # what plans, names, stores, reads or shows; data sets have a hash of their own
 UNHASHED = {
+    "attnbench.harness.costs",
     "attnbench.harness.data.cache",
     "attnbench.harness.data.catalogue",
     "attnbench.harness.data.fetch",

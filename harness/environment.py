@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnbench.harness.spec import processes_of
+
 Facts = Mapping[str, str | int]
 
 # distributions whose version can change a number
@@ -170,11 +172,15 @@ def _torch_with_cuda() -> Any | None:
 
 def hardware(device: str = "cpu") -> str:
     """What a timing on `device` depends on, the testbed: the GPU's name, or the processor and the cores that we may use."""
-    kind, _, index = device.partition(":")
+    one, processes = processes_of(device)
+    kind, _, index = one.partition(":")
     if kind == "cuda":
-        return _gpu_name(int(index or 0))
+        gpu = _gpu_name(int(index or 0))
+        return gpu if processes == 1 else f"{processes} x {gpu}"
     cores = usable_cores()
     processor = f"{cpu_model()}, {cores} core{'s' if cores > 1 else ''}"
+    if processes > 1:
+        processor = f"{processor}, {processes} processes"
     return processor if kind == "cpu" else f"{processor}, {kind}"
 
 

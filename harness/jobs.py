@@ -25,7 +25,7 @@ class Planned:
     """A case that is to be done, with all that its worker has to know.
 
     `address` finds the variant: its name, or the file it lies in; empty for a reference. `module` holds the suite; `axis` and
-    `metrics` are what the suite is read by, the first metric first.
+    `metrics` are what the suite is read by, the first metric first. `evaluation` is the suite's.
     """
 
     case: Case
@@ -39,6 +39,7 @@ class Planned:
     is_timing: bool = False
     isolates: bool = False
     facts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    evaluation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,11 @@ class Outcome:
     measurements: tuple[Measurement, ...] = ()
     series: tuple[Series, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def attempt(planned: Planned, outcome: Outcome, started_at: datetime | None = None, **facts: str) -> Attempt:
-    """What is stored of a case that ended; `facts` are added to those of the plan."""
+    """What is stored of a case that ended; `facts` are added to those of the plan and of the outcome."""
     return Attempt(
         case=planned.case,
         identity=planned.identity,
@@ -81,18 +83,26 @@ def attempt(planned: Planned, outcome: Outcome, started_at: datetime | None = No
         measurements=outcome.measurements,
         series=outcome.series,
         artefacts=outcome.artefacts,
-        facts={**planned.facts, **facts},
+        facts={**planned.facts, **outcome.facts, **facts},
     )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for every case of a run."""
+    """What holds for every case of a run.
+
+    `cache` and `checkpoints` are folders, None for the usual ones. A training that had ended before `trained_since`
+    (seconds since 1970) is done again. `rank` and `port` are for the further processes of a case that several train.
+    """
 
     cache: str | None = None
     checks: bool = True
     timing_rounds: int = 11
     environment: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: str | None = None
+    trained_since: float = 0.0
+    rank: int = 0
+    port: int = 0
 
 
 @dataclass(frozen=True)

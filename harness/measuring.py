@@ -15,8 +15,11 @@ from attnbench.harness.clock import Timed, interleaved
 from attnbench.harness.errors import Diverged, Unsupported, UserError
 from attnbench.harness.jobs import Outcome, Planned, Settings
 from attnbench.harness.lab import Lab, Reporter, silent
+from attnbench.harness.peers import joined
+from attnbench.harness.processes import PeerLost
 from attnbench.harness.rows import Measurement, Status
 from attnbench.harness.seeds import seed
+from attnbench.harness.spec import processes_of
 from attnbench.variants.contract import Variant
 from attnbench.variants.registry import find
 
@@ -30,7 +33,16 @@ def laboratory(planned: Planned, settings: Settings, report: Reporter = silent) 
     # layers of other people's variants may draw from the global generator
     torch.manual_seed(seed("global", str(planned.case)))
     variant = _found(planned.address) if planned.address else None
-    return Lab(planned.case, variant, report, None if settings.cache is None else Path(settings.cache))
+    return Lab(
+        planned.case,
+        variant,
+        report,
+        None if settings.cache is None else Path(settings.cache),
+        evaluation=planned.evaluation,
+        identity=planned.identity,
+        checkpoints=None if settings.checkpoints is None else Path(settings.checkpoints),
+        trained_since=settings.trained_since,
+    )
 
 
 @cache
@@ -43,11 +55,20 @@ def fails_checks(planned: Planned, lab: Lab, settings: Settings) -> str:
     """Why the form may not be measured: the first conformance check that it fails. Empty where it passes."""
     if lab.variant is None or not settings.checks:
         return ""
-    return correct(lab.variant, planned.case.form, planned.case.device)
+    return correct(lab.variant, planned.case.form, processes_of(planned.case.device)[0])
 
 
-def measure(planned: Planned, suite: ModuleType, settings: Settings, report: Reporter = silent) -> Outcome:
-    """One case, run by the suite's `measure(lab)`."""
+def measure(
+    planned: Planned,
+    suite: ModuleType,
+    settings: Settings,
+    report: Reporter = silent,
+    abandon: Callable[[Outcome], None] = lambda outcome: None,
+) -> Outcome:
+    """One case, run by the suite's `measure(lab)`, in as many processes as it is for.
+
+    `abandon` is called, from another thread, where one of them is lost and this one waits for it in vain.
+    """
     started = time.perf_counter()
     lab: Lab | None = None
     status, reason = Status.OK, ""
@@ -56,8 +77,9 @@ def measure(planned: Planned, suite: ModuleType, settings: Settings, report: Rep
         if reason := fails_checks(planned, lab, settings):
             status = Status.WRONG
         else:
-            started = time.perf_counter()
-            suite.measure(lab)
+            with joined(planned, settings, abandon) as lab.processes:
+                started = time.perf_counter()
+                suite.measure(lab)
     except (Exception, SystemExit) as problem:
         status, reason = ending(problem)
     return _outcome(lab, status, reason, time.perf_counter() - started)
@@ -145,6 +167,8 @@ def ending(problem: BaseException) -> tuple[Status, str]:
         return Status.SKIPPED, str(problem)
     if isinstance(problem, Diverged):
         return Status.DIVERGED, str(problem)
+    if isinstance(problem, PeerLost):
+        return problem.status, str(problem)
     if _is_out_of_memory(problem):
         return Status.OUT_OF_MEMORY, f"{type(problem).__name__}: {_first_line(problem)}"
     if isinstance(problem, UserError):
@@ -184,7 +208,12 @@ def _outcome(lab: Lab | None, status: Status, reason: str, seconds: float) -> Ou
             if not math.isfinite(number)
         ]
         status, reason = Status.DIVERGED, bad[0]
-    return Outcome(status, reason, seconds, finite, tuple(lab.curves), tuple(lab.artefacts))
+    return Outcome(status, reason, seconds, finite, tuple(lab.curves), tuple(lab.artefacts), _training_facts(lab))
+
+
+def _training_facts(lab: Lab) -> dict[str, str]:
+    """What of the training of a case was done by an earlier process."""
+    return {"resumed": f"step {lab.kept.resumed_at}"} if lab.kept is not None and lab.kept.resumed_at else {}
 
 
 def _numbers(measured: Measurement) -> tuple[float, ...]:

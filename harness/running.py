@@ -1,6 +1,7 @@
 """From a request to stored rows: plan, data, database, identity, run. Nothing is written before the plan holds."""
 
 import importlib
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from attnbench.harness.plan import Asked, Request, default_workers, plan, with_t
 from attnbench.harness.progress import Display, Log
 from attnbench.harness.rows import Identity, Status
 from attnbench.harness.runner import Runner, Terms
-from attnbench.harness.spec import Case, Suite
+from attnbench.harness.spec import Case, Suite, processes_of
 from attnbench.harness.store import RERUNS, Store
 
 TIMING = "timing"
@@ -77,6 +78,12 @@ def planned_cases(asked: Sequence[Asked], options: Options, console: Console) ->
     from attnbench.variants.registry import find
 
     asked = [replace(one, grid=with_timeout(one.grid, options.timeout_seconds)) for one in asked]
+    for one in asked:
+        if "*" in one.case.device and not one.suite.spreads:
+            raise BadParameter(
+                f"suite '{one.suite.name}' is for one process, got device '{one.case.device}'. "
+                f"Use --device {processes_of(one.case.device)[0]}."
+            )
     hashes = _data_hashes(asked, options, console)
     origins = {address: find(address).origins for address in {one.address for one in asked if one.address}}
     return [_planned(one, origins.get(one.address, ()), hashes, options) for one in asked]
@@ -109,7 +116,9 @@ def _do(store: Store, terms: Terms, todo: Sequence[Planned], workers: int, conso
     state = "failed"
     try:
         with Display(console, todo, workers) as display:
-            endings = Runner(store, terms, Settings(), workers, display).run(todo)
+            # to do a case again is to train again, though its trained weights may still be there
+            settings = Settings(trained_since=time.time() if terms.rerun == "always" else 0.0)
+            endings = Runner(store, terms, settings, workers, display).run(todo)
         if not any(status.is_failure for status in endings):
             state = "finished"
     except KeyboardInterrupt:
@@ -163,8 +172,10 @@ def _planned(asked: Asked, origins: Sequence[Path], hashes: Mapping[str, str], o
         axis=suite.axis,
         metrics=suite.metrics,
         is_timing=suite.is_timing,
-        isolates=suite.isolates or (options.isolates and not suite.is_timing),
+        # a process that is lost takes its worker along
+        isolates=suite.isolates or case.processes > 1 or (options.isolates and not suite.is_timing),
         facts={name: fact for name, fact in facts.items() if fact},
+        evaluation=suite.evaluation,
     )
 
 

@@ -88,6 +88,11 @@ class Case:
     device: str = "cpu"
     threads: int = 1
 
+    @property
+    def processes(self) -> int:
+        """How many processes train its one model: 2 on `cpu*2`, else 1."""
+        return processes_of(self.device)[1]
+
     def key(self) -> str:
         """A hash that names the case in the database: 64 hexadecimal digits."""
         parts = [
@@ -104,6 +109,12 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.suite}/{self.variant}/{self.form}/{self.point}/seed{self.seed}"
+
+
+def processes_of(device: str) -> tuple[str, int]:
+    """The device without its number of processes, and that number: `cuda*4` is ("cuda", 4), `cuda:1` is ("cuda:1", 1)."""
+    kind, _, number = device.partition("*")
+    return kind, int(number or 1)
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,9 @@ class Suite:
     which a form is chosen for a variant when nobody names one, `forms_for` that order where it hangs on the point. `references` are rows that are not variants (an n-gram
     floor). `data` names the data sets that a point needs, `data_hash(point, hashes)` what is made of them
     where that is more than their text. `check` raises BadParameter for settings that do not go together. A suite with `is_timing` is measured alone on its device, in
-    interleaved rounds over the variants of a point; one that `isolates` gives each case a fresh process.
+    interleaved rounds over the variants of a point; one that `isolates` gives each case a fresh process. `evaluation` names
+    the settings that change only how a trained model is evaluated: nothing random hangs on them. A suite that `spreads`
+    can train one model with several processes (device `cpu*2`).
     """
 
     name: str
@@ -162,6 +175,8 @@ class Suite:
     threads: int = 1
     is_timing: bool = False
     isolates: bool = False
+    evaluation: tuple[str, ...] = ()
+    spreads: bool = False
 
     def grid(self, scale: str) -> Grid:
         """The grid of `scale`. Raises UnknownScale."""

@@ -1,12 +1,16 @@
-"""What all tests share: shapes enforced in `variants/`, one thread, and skips that CI does not accept."""
+"""What all tests share: shapes enforced in `variants/`, one thread, commands that start at once, and skips that CI does not accept."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import jaxtyping
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from commands import Commands
 
 # before anything imports the variants: a module that is there already keeps its annotations unchecked
 jaxtyping.install_import_hook("attnbench.variants", "beartype.beartype")
@@ -15,6 +19,15 @@ torch.set_num_threads(1)
 
 hypothesis.settings.register_profile("attnbench", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("attnbench")
+
+
+@pytest.fixture(scope="session")
+def commands() -> "Iterator[Commands]":
+    """The process whose forks are commands."""
+    from commands import Commands
+
+    with Commands() as running:
+        yield running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

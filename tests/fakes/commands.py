@@ -290,13 +290,15 @@ def _import_all() -> None:
     ):
         importlib.import_module(name)
     import fake_suites
+    import fake_training
     import torch
 
     from attnbench import suites
     from attnbench.variants.registry import everything
 
     real = suites.find_suites()
-    suites.find_suites = lambda: {**fake_suites.SUITES, **real}
+    fakes = {**fake_suites.SUITES, fake_training.FAKE_TRAINING.name: fake_training.FAKE_TRAINING}
+    suites.find_suites = lambda: {**fakes, **real}
     everything()
     # the first optimiser of a process imports torch's compiler
     torch.optim.Adam([torch.zeros(1)])

@@ -1,22 +1,14 @@
-"""What these tests share: commands that start at once, and databases."""
+"""What these tests share: databases."""
 
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import Commands
 from stored import START, Clock
 
 from attnbench.harness.__main__ import main
 from attnbench.harness.store import Run, Store
-
-
-@pytest.fixture(scope="session")
-def commands() -> Iterator[Commands]:
-    """The process whose forks are commands."""
-    with Commands() as running:
-        yield running
 
 
 @pytest.fixture

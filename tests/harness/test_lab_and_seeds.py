@@ -1,14 +1,17 @@
 """What a suite is handed: the same randomness for every variant, and a place where numbers are kept once."""
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from attnbench.harness import lab as labs
+from attnbench.harness.checkpoints import Checkpoint
 from attnbench.harness.errors import UnknownMetric
 from attnbench.harness.lab import Lab
-from attnbench.harness.rows import Artefact, Measurement, Series
+from attnbench.harness.rows import Artefact, Identity, Measurement, Series
 from attnbench.harness.seeds import generator, seed
 from attnbench.harness.spec import Case, Point
 from attnbench.variants.registry import find
@@ -51,6 +54,20 @@ def test_every_variant_and_form_of_a_point_sees_the_same_data() -> None:
     assert first_numbers(lab("delta").generator("data", 2)) != expected
     assert first_numbers(lab("delta", number=1).generator("data", 1)) != expected
     assert first_numbers(lab("delta", pairs=21).generator("data", 1)) != expected
+
+
+def test_nothing_random_hangs_on_settings_that_are_only_for_evaluation() -> None:
+    def bench(evaluation: tuple[str, ...], **settings: int) -> Lab:
+        case = Case("capacity", "performer-m8", "recurrent", Point(pairs=20, **settings), 0, "smoke")
+        return Lab(case, find("performer-m8"), evaluation=evaluation)
+
+    first, other = bench(("stride",), stride=1), bench(("stride",), stride=2)
+    assert first.training_point == Point(pairs=20)
+    assert first.seed("data") == other.seed("data") == bench(()).seed("data") == lab().seed("data")
+    assert first_numbers(first.generator("data")) == first_numbers(other.generator("data"))
+    assert torch.equal(first.draws(2, 4, "training", 1), other.draws(2, 4, "training", 1))  # type: ignore[arg-type]
+    # without such settings a part's seed is what it has always been
+    assert bench((), stride=1).seed("data") == seed("capacity", '{"pairs":20,"stride":1}', 0, "data")
 
 
 def test_a_variant_without_randomness_has_no_draws() -> None:
@@ -110,3 +127,53 @@ def test_progress_is_told_at_most_four_times_a_second_and_within_bounds(monkeypa
         now[0] = moment
         bench.progress(fraction, f"at {moment}")
     assert told == [(0.0, "at 100.0"), (0.4, "at 100.3"), (1.0, "at 101.0")]
+
+
+KNOWN = Identity("code", "data")
+
+
+def checkpointed(tmp_path: Path, *, identity: Identity = KNOWN, **more: object) -> Checkpoint | None:
+    settings = {"pairs": 20, "stride": 1, **{name: more.pop(name) for name in ("pairs", "stride") if name in more}}
+    case = Case("capacity", "delta", "recurrent", Point(settings), 0, "smoke")  # type: ignore[arg-type]
+    bench = Lab(replace(case, **more), None, evaluation=("stride",), identity=identity, checkpoints=tmp_path)  # type: ignore[arg-type]
+    return bench.checkpoint()
+
+
+def test_a_checkpoint_belongs_to_all_that_training_hangs_on_and_to_nothing_else(tmp_path: Path) -> None:
+    usual = checkpointed(tmp_path)
+    assert usual is not None
+    assert usual.path.parent == tmp_path
+    others = [
+        checkpointed(tmp_path, **changed)  # type: ignore[arg-type]
+        for changed in (
+            {"pairs": 21},
+            {"suite": "rewrite"},
+            {"variant": "linear"},
+            {"form": "chunkwise"},
+            {"seed": 1},
+            {"device": "cuda"},
+            {"device": "cpu*2"},
+            {"threads": 2},
+            {"identity": Identity("other", "data")},
+            {"identity": Identity("code", "other")},
+        )
+    ]
+    assert len({one.path for one in (usual, *others) if one is not None}) == 11
+    for same in ({"stride": 2}, {"scale": "paper"}):
+        assert checkpointed(tmp_path, **same).path == usual.path  # type: ignore[arg-type, union-attr]
+    first, second = (checkpointed(tmp_path, device=device) for device in ("cuda", "cuda:1"))
+    assert first is not None
+    assert second is not None
+    assert first.path == second.path
+
+
+def test_a_case_without_an_identity_has_no_checkpoint() -> None:
+    assert lab().checkpoint() is None
+
+
+def test_a_case_has_one_checkpoint() -> None:
+    bench = lab()
+    bench.identity = Identity("code", "data")
+    bench.checkpoint()
+    with pytest.raises(ValueError, match="a case has one checkpoint, and it was asked for before"):
+        bench.checkpoint()

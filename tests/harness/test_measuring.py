@@ -1,5 +1,8 @@
 """One case measured: its checks first, then the suite, and however it ends a status with its reason."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -10,9 +13,10 @@ from attnbench.harness import measuring
 from attnbench.harness.checks import correct
 from attnbench.harness.clock import Timed
 from attnbench.harness.errors import Diverged, UnknownMetric, Unsupported, UserError
-from attnbench.harness.jobs import Outcome, Planned, Settings
+from attnbench.harness.jobs import Outcome, Planned, Settings, attempt
 from attnbench.harness.lab import Lab
 from attnbench.harness.measuring import measure, measure_one_time, measure_times
+from attnbench.harness.processes import ALONE, PeerLost
 from attnbench.harness.rows import Identity, Status
 from attnbench.harness.spec import Case, Point
 
@@ -40,6 +44,8 @@ def suite(**functions: Any) -> ModuleType:
         (OSError(12, "Cannot allocate memory"), "out_of_memory", "OSError: [Errno 12] Cannot allocate memory"),
         (ValueError("not out of memory"), "error", "ValueError: not out of memory (test_measuring.py, line "),
         (UserError("a user's mistake"), "error", "a user's mistake"),
+        (PeerLost("process 2 of 2 was killed"), "error", "process 2 of 2 was killed"),
+        (PeerLost("process 2 of 2: no memory", Status.OUT_OF_MEMORY), "out_of_memory", "process 2 of 2: no memory"),
         (KeyError(), "error", "KeyError: no message (test_measuring.py, line "),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
@@ -93,6 +99,15 @@ def test_a_form_that_fails_its_checks_is_wrong_and_not_measured(monkeypatch: pyt
     assert measured == []
 
 
+def test_a_form_is_checked_on_the_device_of_one_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(measuring, "correct", lambda variant, form, device: checked.append(device) or "wrong there")
+    for device in ("cpu", "cpu*2", "cuda:1", "cuda*4"):
+        planned = replace(case(), case=replace(case().case, device=device))
+        assert measure(planned, suite(measure=lambda lab: None), Settings()).reason == "wrong there"
+    assert checked == ["cpu", "cpu", "cuda:1", "cuda"]
+
+
 def test_a_form_that_the_variant_lacks_is_skipped_with_those_it_has() -> None:
     outcome = measure(case(form="triton"), suite(measure=lambda lab: None), Settings())
     assert outcome.status is Status.SKIPPED
@@ -115,6 +130,36 @@ def test_a_case_runs_with_its_own_threads_and_its_own_global_seed() -> None:
         torch.set_num_threads(before)
     assert [threads for threads, _ in seen] == [2, 1, 1]
     assert len({drawn for _, drawn in seen}) == 1
+
+
+def test_the_bench_of_a_case_knows_what_its_training_hangs_on(tmp_path: Path) -> None:
+    planned = replace(case(), identity=Identity("code", "data"), evaluation=("pairs",))
+    seen: list[Lab] = []
+    measure(planned, suite(measure=seen.append), replace(UNCHECKED, checkpoints=str(tmp_path), trained_since=7.0))
+    (lab,) = seen
+    assert (lab.evaluation, lab.identity, lab.processes) == (("pairs",), Identity("code", "data"), ALONE)
+    assert lab.training_point == Point()
+    checkpoint = lab.checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.folder, checkpoint.trained_since) == (tmp_path, 7.0)
+
+
+def test_a_case_whose_training_was_gone_on_with_says_from_which_step(tmp_path: Path) -> None:
+    planned = replace(case(), identity=Identity("code", "data"))
+
+    def facts(resumed_at: int) -> Mapping[str, str]:
+        def measured(lab: Lab) -> None:
+            checkpoint = lab.checkpoint()
+            assert checkpoint is not None
+            checkpoint.resumed_at = resumed_at
+
+        return measure(planned, suite(measure=measured), replace(UNCHECKED, checkpoints=str(tmp_path))).facts
+
+    assert (facts(0), facts(120)) == ({}, {"resumed": "step 120"})
+    stored = attempt(
+        replace(planned, facts={"settings": "pairs=2"}), Outcome(Status.OK, facts=facts(120)), door="pytest"
+    )
+    assert stored.facts == {"settings": "pairs=2", "resumed": "step 120", "door": "pytest"}
 
 
 def test_a_variant_that_cannot_be_found_any_more_is_an_error_of_its_case() -> None:
