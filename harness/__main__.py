@@ -46,6 +46,18 @@ Variants = Annotated[
 Forms = Annotated[
     list[str] | None, typer.Option("--form", "-f", help="A form in place of each suite's choice. May be repeated.")
 ]
+Seeds = Annotated[list[int] | None, typer.Option(help="Seeds in place of the grid's. May be repeated.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", help="NAME=VALUE[,VALUE...]: the points of the grid that have it, as in --only pairs=20,40."
+    ),
+]
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="NAME=VALUE[,VALUE...]: settings in place of the grid's, as in --set pairs=20,40."),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N; cuda*N or cpu*N: N processes train each model.")]
 
 Measured = Annotated[
     bool,
@@ -59,12 +71,10 @@ def run(
     variant: Variants = None,
     form: Forms = None,
     scale: Scale = "quick",
-    seed: Annotated[list[int] | None, typer.Option(help="Seeds in place of the grid's. May be repeated.")] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="NAME=VALUE[,VALUE...]: settings in place of the grid's, as in --set pairs=20,40."),
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    seed: Seeds = None,
+    only: Only = None,
+    setting: Chosen = None,
+    device: Device = "cpu",
     workers: Annotated[int, typer.Option("--workers", "-j", help="Worker processes; 0 means one a processor.")] = 0,
     isolate: Annotated[bool, typer.Option(help="Give each case a process of its own.")] = False,
     timeout: Annotated[float | None, typer.Option(help="Seconds for one case, in place of the grid's.")] = None,
@@ -90,6 +100,7 @@ def run(
         seeds=tuple(seed or ()),
         device=device,
         settings=parse_settings(setting or ()),
+        only=parse_settings(only or ()),
     )
     if report is not None:
         from attnbench.reports.write import check_report
@@ -106,13 +117,58 @@ def run(
     raise typer.Exit(code)
 
 
+@app.command(name="plan")
+def plan_costs(
+    context: typer.Context,
+    suites: Suites = None,
+    variant: Variants = None,
+    form: Forms = None,
+    scale: Scale = "quick",
+    seed: Seeds = None,
+    only: Only = None,
+    setting: Chosen = None,
+    device: Device = "cpu",
+    tflops: Annotated[float | None, typer.Option(help="Effective TFLOP/s of one device, to come to hours by.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Measure that by a few training steps on this device.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    db: Database = DATABASE,
+) -> None:
+    """Say what a run would cost: cases, parameters, tokens, FLOPs, hours, and where the hours come from.
+
+    Nothing is run, fetched or stored. Where neither --tflops nor --probe gives hours, the database does, or a guess.
+    """
+    from rich.console import Console
+
+    from attnbench.harness.plan import Request, parse_settings
+    from attnbench.harness.planning import Wishes, plan_suites
+    from attnbench.suites import find_suites
+
+    request = Request(
+        suites=tuple(suites or ()),
+        variants=tuple(variant or ()),
+        forms=tuple(form or ()),
+        scale=scale,
+        seeds=tuple(seed or ()),
+        device=device,
+        settings=parse_settings(setting or ()),
+        only=parse_settings(only or ()),
+    )
+    source = context.get_parameter_source("db")
+    wishes = Wishes(db, tflops, probe, may_lack_database=source is not None and source.name == "DEFAULT")
+    plan_suites(find_suites(), request, wishes, Console(), as_json=as_json)
+
+
 @app.command()
 def check(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Variants; every listed one if none is named.")
     ] = None,
     form: Forms = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda or cuda:N; cuda*N or cpu*N: N processes train each model.")
+    ] = "cpu",
 ) -> None:
     """Prove each form of each variant: one line a check; exits with 1 if one fails."""
     from attnbench.harness.checking import check_variants
@@ -122,10 +178,10 @@ def check(
 
 @app.command(name="ls")
 def list_things(
-    what: Annotated[str, typer.Argument(help="variants, suites, metrics, runs or data.")] = "variants",
+    what: Annotated[str, typer.Argument(help="variants, suites, metrics, runs, data or checkpoints.")] = "variants",
     db: Database = DATABASE,
 ) -> None:
-    """List variants, suites, metrics, runs or data sets."""
+    """List variants, suites, metrics, runs, data sets, or checkpoints of trainings."""
     from attnbench.harness.listing import list_known
     from attnbench.suites import find_suites
 
@@ -156,6 +212,7 @@ def show(
 
 @app.command()
 def verdicts(
+    context: typer.Context,
     suites: Annotated[
         list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all that something is published of.")
     ] = None,
@@ -169,22 +226,22 @@ def verdicts(
     """
     from rich.console import Console
 
-    from attnbench.harness.store import Store
-    from attnbench.reports.measured import overlaid
+    from attnbench.reports.measured import reading
     from attnbench.reports.verdict_board import show_verdicts
 
-    with Store.open(db, writes=False) as store:
-        show_verdicts(overlaid(store) if measured else store, Console(), suites=suites, as_json=as_json)
+    with reading(_to_be_read(context, db, measured=measured), measured=measured) as store:
+        show_verdicts(store, Console(), suites=suites, as_json=as_json)
 
 
 @app.command()
 def report(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("attnbench.html"),
     measured: Measured = True,
     db: Database = DATABASE,
 ) -> None:
     """Write one self-contained HTML file from the database."""
-    _write_report(db, output, measured=measured)
+    _write_report(_to_be_read(context, db, measured=measured), output, measured=measured)
 
 
 @app.command()
@@ -277,7 +334,18 @@ def new_variant(
     typer.echo(f"{path}\nnext: attnbench check {path}:VARIANT; attnbench run --variant {path}:VARIANT")
 
 
-def _write_report(db: str, output: Path, *, measured: bool) -> None:
+def _to_be_read(context: typer.Context, db: str, *, measured: bool) -> str | None:
+    """The database; None, and said, where nobody named one and there is none yet, so that shipped rows are all there is."""
+    source = context.get_parameter_source("db")
+    if not measured or Path(db).exists() or source is None or source.name != "DEFAULT":
+        return db
+    typer.echo(
+        f"no database at {db} yet, so these are the rows shipped with attnbench; `attnbench run` measures", err=True
+    )
+    return None
+
+
+def _write_report(db: str | None, output: Path, *, measured: bool) -> None:
     from attnbench.reports.write import write_report
 
     typer.echo(f"report: {write_report(db, output, measured=measured)}")

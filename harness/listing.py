@@ -1,12 +1,14 @@
 """`attnbench ls`: what there is."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from attnbench.harness.errors import UserError, did_you_mean
+from attnbench.harness.spec import Point
 
 if TYPE_CHECKING:
     from attnbench.harness.spec import Suite
@@ -20,6 +22,7 @@ def list_known(what: str, database: str, find_suites: "Callable[[], Mapping[str,
         "metrics": _metrics,
         "runs": lambda: _runs(database),
         "data": _data,
+        "checkpoints": _checkpoints,
     }
     if what not in tables:
         raise UserError(f"nothing called '{what}' to list. {did_you_mean(what, tables)}")
@@ -76,8 +79,29 @@ def _data() -> Table:
     from attnbench.harness.data.catalogue import DATA_SETS
     from attnbench.harness.data.fetch import is_cached
 
-    table = _table("data sets", "name", "what", "download", "here", "licence")
+    table = _table("data sets", "name", "what", "words", "download", "here", "licence", "source")
     for data in DATA_SETS.values():
         size = f"{data.download_bytes / 1e6:.1f} MB" if data.download_bytes else "none"
-        table.add_row(data.name, data.what, size, "yes" if is_cached(data.name) else "no", data.licence)
+        words = f"{data.words:,}" if data.words else "differs"
+        here = "yes" if is_cached(data.name) else "no"
+        table.add_row(data.name, data.what, words, size, here, data.licence, data.origin)
+    table.caption = "`attnbench data fetch NAME` brings one here."
+    return table
+
+
+def _checkpoints() -> Table:
+    from attnbench.harness.checkpoints import checkpoint_folder, checkpoints
+
+    table = _table("checkpoints", "training", "settings", "step", "MB", "written (UTC)", "file")
+    for path, saved in checkpoints(checkpoint_folder()):
+        size = f"{path.stat().st_size / 1e6:.1f}"
+        if saved is None:
+            table.add_row("cannot be read", "", "", size, "", path.name)
+            continue
+        of = saved.training
+        step = f"{saved.step}, finished" if saved.is_finished else str(saved.step)
+        written = f"{datetime.fromtimestamp(saved.written_at, UTC):%Y-%m-%d %H:%M}"
+        name = f"{of['suite']}/{of['variant']}/{of['form']}/seed{of['seed']} on {of['device']}"
+        table.add_row(name, str(Point.from_json(str(of["point"]))), step, size, written, path.name)
+    table.caption = f"They lie in {checkpoint_folder()}. Any of them can be removed: its training then begins anew."
     return table

@@ -1,7 +1,7 @@
 """The plan: from what was asked for to the list of cases, every mistake found before anything is written."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,10 @@ LARGEST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. Empty means: what the suites' grids say."""
+    """What was asked for. Empty means: what the suites' grids say.
+
+    `settings` take the place of the grids' own; `only` keeps of the grids the points that have one of these values.
+    """
 
     suites: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
@@ -36,6 +39,7 @@ class Request:
     seeds: tuple[int, ...] = ()
     device: str = "cpu"
     settings: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    only: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,13 @@ def plan(suites: Mapping[str, Suite], request: Request, find: Callable[[str], "V
     """
     if request.scale not in SCALES:
         raise UnknownScale(f"no scale '{request.scale}'. {did_you_mean(request.scale, SCALES)}")
-    check_device(request.device)
+    check_device(request.device, spreads=True)
     for seed in request.seeds:
         if not 0 <= seed <= LARGEST_SEED:
             raise BadParameter(f"a seed is a whole number from 0 to {LARGEST_SEED}, got {seed}. Use 0.")
+    _check_only(
+        request.only, [point for suite in chosen(suites, request) for point in _all_points(suite.grid(request.scale))]
+    )
     named = _by_name(request.variants, find)
     # a case that is asked for twice is one case
     asked: dict[Case, Asked] = {}
@@ -93,6 +100,9 @@ def plan(suites: Mapping[str, Suite], request: Request, find: Callable[[str], "V
             name for suite in chosen(suites, request) for point in suite.grid(request.scale).points for name in point
         }
         raise BadParameter(f"no suite asked for has a setting '{unused[0]}'. {did_you_mean(unused[0], known)}")
+    if request.only and not asked:
+        wanted = " and ".join(f"{name}={_listed(values)}" for name, values in request.only.items())
+        raise BadParameter(f"of the variants asked for, none has a point with {wanted}. Ask for less with --only.")
     return list(asked.values())
 
 
@@ -148,18 +158,32 @@ def preferred_form(suite: Suite, point: Point, variant: "Variant") -> str:
     return order[0]
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that torch does not know or this machine lacks. Raises UnknownDevice."""
-    kind, _, number = device.partition(":")
-    if device not in ("cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
+def check_device(device: str, *, spreads: bool = False) -> None:
+    """Refuse a device that torch does not know or this machine lacks. Raises UnknownDevice.
+
+    With `spreads`, cpu*N and cuda*N are devices too: N processes of this machine, N from 1 up, each with a GPU of its own.
+    """
+    one, star, count = device.partition("*")
+    if star and not spreads:
+        raise UnknownDevice(f"one process was needed, but '{device}' is for several. Use --device {one}.")
+    if star and (one not in ("cpu", "cuda") or not count.isdecimal() or count != str(int(count)) or count == "0"):
+        raise UnknownDevice(
+            f"no device '{device}'. For one model trained by N processes: cpu*N or cuda*N, N from 1 up, as in cpu*2."
+        )
+    kind, _, number = one.partition(":")
+    if one not in ("cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
         raise UnknownDevice(f"no device '{device}'. Known: cpu, and for a GPU cuda or cuda:N.")
     if kind == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise UnknownDevice(f"device '{device}' is not here: torch sees no CUDA device. Use --device cpu.")
-        if number and int(number) >= torch.cuda.device_count():
-            raise UnknownDevice(f"device '{device}' is not here: CUDA devices 0 to {torch.cuda.device_count() - 1}.")
+            use = f"cpu*{count}" if star else "cpu"
+            raise UnknownDevice(f"device '{device}' is not here: torch sees no CUDA device. Use --device {use}.")
+        devices = torch.cuda.device_count()
+        if star and int(count) > devices:
+            raise UnknownDevice(f"device '{device}' is not here: CUDA devices 0 to {devices - 1}. Use cuda*{devices}.")
+        if number and int(number) >= devices:
+            raise UnknownDevice(f"device '{device}' is not here: CUDA devices 0 to {devices - 1}.")
 
 
 def default_workers(device: str) -> int:
@@ -193,36 +217,76 @@ def _case(suite: Suite, variant: str, form: str, point: Point, seed: int, reques
 
 def _by_point(grid: Grid, variants: Sequence[str], request: Request, used: set[str]) -> dict[Point, list[str]]:
     """Point -> the variants asked at it, with the settings of the request in place of the grid's."""
+    zeros = {name for point in _all_points(grid) for name, value in point.items() if _is_zero(value)}
+
+    def changed(points: Iterable[Point]) -> Iterator[Point]:
+        for point in points:
+            if all(name in point and point[name] in values for name, values in request.only.items()):
+                yield from _changed(point, request.settings, used, zeros)
+
     points: dict[Point, list[str]] = {}
     if not variants:
-        points = {changed: [] for point in grid.points for changed in _changed(point, request.settings, used)}
+        points = {point: [] for point in changed(grid.points)}
     for variant in variants:
-        for point in grid.points_of(variant):
-            for changed in _changed(point, request.settings, used):
-                at = points.setdefault(changed, [])
-                if variant not in at:
-                    at.append(variant)
+        for point in changed(grid.points_of(variant)):
+            at = points.setdefault(point, [])
+            if variant not in at:
+                at.append(variant)
     return points
 
 
-def _changed(point: Point, settings: Mapping[str, tuple[Setting, ...]], used: set[str]) -> list[Point]:
+def _all_points(grid: Grid) -> list[Point]:
+    """The points of all variants, each once."""
+    return list(dict.fromkeys([*grid.points, *(point for own in grid.points_for.values() for point in own)]))
+
+
+def _check_only(only: Mapping[str, tuple[Setting, ...]], points: Sequence[Point]) -> None:
+    """Refuse a setting or a value that no point of the grids has. Raises BadParameter."""
+    for name, values in only.items():
+        known = list(dict.fromkeys(point[name] for point in points if name in point))
+        if not known:
+            names = {name for point in points for name in point}
+            raise BadParameter(f"no suite asked for has a setting '{name}'. {did_you_mean(name, names)}")
+        for value in values:
+            if value not in known:
+                raise BadParameter(
+                    f"no point of the grids has {name}={value}, and --only keeps some of them. Known: {_listed(known)}."
+                )
+
+
+def _listed(values: Iterable[Setting]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _is_zero(value: Setting) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
+
+
+def _changed(
+    point: Point, settings: Mapping[str, tuple[Setting, ...]], used: set[str], zeros: Collection[str]
+) -> list[Point]:
+    """The point with the settings in place of its own; `zeros` are those that may be 0."""
     points = [point]
     for name, values in settings.items():
         if name not in point:
             continue
         used.add(name)
-        checked = [_checked(name, value, point[name]) for value in values]
+        checked = [_checked(name, value, point[name], allows_zero=name in zeros) for value in values]
         points = [Point({**one, name: value}) for one in points for value in checked]
     return points
 
 
-def _checked(name: str, value: Setting, usual: Setting) -> Setting:
-    """The value as the setting's own kind. Raises BadParameter for another kind, and for a number that is not above 0."""
+def _checked(name: str, value: Setting, usual: Setting, *, allows_zero: bool) -> Setting:
+    """The value as the setting's own kind. Raises BadParameter for another kind, and for a number that is not above 0, but for
+    a 0 where a point of the grid has one.
+    """
     if isinstance(usual, str) != isinstance(value, str) or (isinstance(usual, int) and not isinstance(value, int)):
         kind = "a word" if isinstance(usual, str) else "a whole number" if isinstance(usual, int) else "a number"
         raise BadParameter(f"setting {name} is {kind}, such as {usual}; got '{value}'.")
     if isinstance(value, str):
         return value
+    if allows_zero and value == 0:
+        return type(usual)(0)
     if not 0 < value < math.inf:
         raise BadParameter(
             f"setting {name} is a number above 0, got {value}. Use {1 if isinstance(usual, int) else usual}."

@@ -29,7 +29,7 @@ class _Work(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
         # the counter's formulas without the counter: looking into every operation makes it ten times slower
-        self.formulas = FlopCounterMode(display=False, custom_mapping=_FLOPS).flop_registry
+        self.formulas = FlopCounterMode(display=False, custom_mapping=FLOPS).flop_registry
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -64,8 +64,8 @@ def _attention_backward(
     return 2 * batch * heads * tokens * k[2] * (3 * width + 2 * v[3])
 
 
-# torch's own counter takes these for free
-_FLOPS = {
+# what torch's own counter takes for free
+FLOPS = {
     torch.ops.aten.linalg_solve_triangular: _solve_triangular,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,

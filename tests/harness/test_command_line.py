@@ -47,6 +47,9 @@ RUN_MISTAKES = {
     "capacity --set pairs=-5": r"BadParameter: setting pairs is a number above 0, got -5\. Use 1\.",
     "capacity --set pairs=x": r"BadParameter: setting pairs is a whole number, such as 20; got 'x'\.",
     "capacity --set pairs": r"BadParameter: a setting is NAME=VALUE.*; got 'pairs'\.",
+    "capacity --only nosuch=1": r"BadParameter: no suite asked for has a setting 'nosuch'\. Known: .*pairs.*",
+    "capacity --only pairs": r"BadParameter: a setting is NAME=VALUE.*; got 'pairs'\.",
+    "capacity --only pairs=7": r"BadParameter: no point of the grids has pairs=7, and --only keeps some of them\. Known: .*",
     "capacity --set nosuch=1": r"BadParameter: no suite asked for has a setting 'nosuch'\. Known: .*pairs.*",
     "speed --set timing=benchmark": r"BadParameter: setting timing says who held the clock, so it cannot be chosen: .*",
     "language_modelling --set data=wiki-mni": r"UnknownData: no data set 'wiki-mni'.*",
@@ -82,8 +85,15 @@ OTHER_MISTAKES = {
     "check --device gpu": r"UnknownDevice: no device 'gpu'\. Known: cpu, and for a GPU cuda or cuda:N\.",
     "ls variant": r"UserError: nothing called 'variant' to list\. Known: .*\. Did you mean 'variants'\?",
     "data fetch web-bibel": r"UnknownData: no data set 'web-bibel'.* Did you mean 'web-bible'\?.*",
+    "plan capcity": r"UnknownSuite: no suite 'capcity'\. .* Did you mean 'capacity'\?",
+    "plan --tflops 0": r"BadParameter: a throughput is a number of TFLOP/s above 0, got 0\. Use 50\.",
+    "plan --tflops 1 --probe": r"BadParameter: --tflops gives the throughput and --probe measures it\. Use one of them\.",
+    "plan speed --set timing=benchmark": r"BadParameter: setting timing says who held the clock, so it cannot be chosen: .*",
     "show": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
-    "report": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
+    "report --no-measured": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
+    "report --db gone.db": r"BadDatabase: no database at gone\.db; `attnbench run` makes one\.",
+    "verdicts --no-measured": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
+    "verdicts --db gone.db": r"BadDatabase: no database at gone\.db; `attnbench run` makes one\.",
     "ls runs": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
     "db upgrade": r"BadDatabase: no database at attnbench\.db; `attnbench run` makes one\.",
 }
@@ -202,7 +212,20 @@ def database(attnbench: Attnbench, tmp_path: Path) -> Path:
 def test_help_names_every_command(attnbench: Attnbench) -> None:
     code, out, _ = attnbench("--help")
     assert code == 0
-    for command in ("run", "check", "ls", "show", "verdicts", "report", "export", "import", "data", "db", "new"):
+    for command in (
+        "run",
+        "plan",
+        "check",
+        "ls",
+        "show",
+        "verdicts",
+        "report",
+        "export",
+        "import",
+        "data",
+        "db",
+        "new",
+    ):
         assert re.search(rf"^ +{command} ", out, re.MULTILINE), command
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnbench.harness import plan as planning
 from attnbench.harness.errors import (
@@ -138,6 +140,70 @@ def test_a_whole_number_for_a_fraction_is_the_same_point() -> None:
     assert one.case.point == Point(pairs=20, rate=1.0, data="bible")
 
 
+def test_only_keeps_the_points_of_the_grid_that_have_the_value_and_replaces_nothing() -> None:
+    assert cases(variants=("delta",), seeds=(0,), only=settings(pairs=(40,))) == [
+        "toy/delta/chunkwise/data=bible,pairs=40,rate=1.0/seed0"
+    ]
+    assert cases(only=settings(pairs=(20, 40), data="bible")) == cases()
+    # a whole number for a fraction is the same value
+    assert cases(only=settings(rate=1)) == cases()
+
+
+def test_only_chooses_among_the_points_that_a_variant_has_of_its_own() -> None:
+    grid = Grid(("softmax", "linear"), (Point(pairs=20),), points_for={"linear": (Point(pairs=20), Point(pairs=40))})
+    planned = [(one.case.variant, one.case.point["pairs"]) for one in asked(suite(grid=grid), only=settings(pairs=40))]
+    assert planned == [("linear", 40)]
+
+
+def test_only_chooses_before_settings_take_the_place_of_the_grids() -> None:
+    planned = cases(variants=("delta",), seeds=(0,), only=settings(pairs=40), settings=settings(pairs=7, rate=2.0))
+    assert planned == ["toy/delta/chunkwise/data=bible,pairs=7,rate=2.0/seed0"]
+    # what was chosen so is not a setting by hand
+    assert {one.settings for one in asked(only=settings(pairs=40))} == {""}
+
+
+def test_only_leaves_out_a_suite_that_lacks_the_setting_and_points_of_references_too() -> None:
+    other = suite("other", scales={"quick": Grid(("softmax",), (Point(tokens=1),))})
+    counted = suite(grid=Grid((), (Point(pairs=20), Point(pairs=40))), references=("unigram",))
+    assert cases(counted, other, only=settings(pairs=40)) == ["toy/unigram/count/pairs=40/seed0"]
+
+
+@given(chosen=st.sets(st.integers(1, 9), min_size=1), points=st.sets(st.integers(1, 9), min_size=1))
+def test_only_keeps_what_is_both_in_the_grid_and_asked_for(chosen: set[int], points: set[int]) -> None:
+    grid = Grid(("delta",), tuple(Point(pairs=number) for number in sorted(points)))
+    wanted = tuple(sorted(chosen))
+    if chosen <= points:
+        found = asked(suite(grid=grid), only={"pairs": wanted})
+        assert [one.case.point["pairs"] for one in found] == list(wanted)
+    else:
+        with pytest.raises(BadParameter, match="no point of the grids has pairs="):
+            asked(suite(grid=grid), only={"pairs": wanted})
+
+
+def test_a_setting_may_be_0_where_a_point_of_the_grid_has_a_0() -> None:
+    grid = Grid(
+        ("delta",),
+        (Point(memory=32, dropout=0.0, pairs=20),),
+        points_for={"xl": (Point(memory=0, dropout=0.1, pairs=20),)},
+    )
+    zeros = settings(memory=0, dropout=0)
+    assert cases(suite(grid=grid), settings=zeros) == ["toy/delta/chunkwise/dropout=0.0,memory=0,pairs=20/seed0"]
+    # a negative zero is no other point
+    (one,) = asked(suite(grid=grid), settings=settings(dropout=-0.0))
+    assert one.case.point == Point(memory=32, dropout=0.0, pairs=20)
+    with pytest.raises(BadParameter, match=r"setting pairs is a number above 0, got 0\. Use 1\."):
+        asked(suite(grid=grid), settings=settings(pairs=0))
+    with pytest.raises(BadParameter, match=r"setting memory is a number above 0, got -1\. Use 1\."):
+        asked(suite(grid=grid), settings=settings(memory=-1))
+
+
+def test_mqar_takes_no_examples_where_its_grid_does() -> None:
+    mqar = find_suites()["mqar"]
+    assert plan({"mqar": mqar}, Request(scale="quick", settings=settings(examples=0)), find)
+    with pytest.raises(BadParameter, match=r"setting examples is a number above 0, got 0\."):
+        plan({"mqar": mqar}, Request(scale="paper", settings=settings(examples=0)), find)
+
+
 def test_every_suite_can_be_planned_at_every_scale_that_it_offers() -> None:
     suites = find_suites()
     for one in suites.values():
@@ -176,6 +242,10 @@ def test_a_gpu_has_one_worker_and_a_processor_one_a_core(monkeypatch: pytest.Mon
         ({"settings": settings(rate="fast")}, BadParameter, "setting rate is a number, such as 1.0; got 'fast'."),
         ({"settings": settings(rate=float("nan"))}, BadParameter, "setting rate is a number above 0, got nan. Use 1.0."),
         ({"settings": settings(rate=float("inf"))}, BadParameter, "setting rate is a number above 0, got inf. Use 1.0."),
+        ({"only": settings(pears=3)}, BadParameter, "no suite asked for has a setting 'pears'. Known: data, pairs, rate. Did you mean 'pairs'?"),
+        ({"only": settings(pairs=7)}, BadParameter, "no point of the grids has pairs=7, and --only keeps some of them. Known: 20, 40."),
+        ({"only": settings(pairs=(20, 50))}, BadParameter, "no point of the grids has pairs=50, and --only keeps some of them. Known: 20, 40."),
+        ({"only": settings(data="wiki")}, BadParameter, "no point of the grids has data=wiki, and --only keeps some of them. Known: bible."),
         ({"settings": settings(data=3)}, BadParameter, "setting data is a word, such as bible; got '3'."),
     ],
 )  # fmt: skip
@@ -185,6 +255,13 @@ def test_a_mistake_is_told_with_what_was_needed_and_what_to_do(
     with pytest.raises(kind) as problem:
         asked(**request_)
     assert told in str(problem.value)
+
+
+def test_points_that_no_variant_has_at_once_are_told() -> None:
+    grid = Grid(("softmax", "linear"), (Point(pairs=20, rate=1.0), Point(pairs=40, rate=2.0)))
+    told = r"of the variants asked for, none has a point with pairs=20 and rate=2\.0\. Ask for less with --only\."
+    with pytest.raises(BadParameter, match=told):
+        asked(suite(grid=grid), only=settings(pairs=20, rate=2.0))
 
 
 @pytest.mark.parametrize("name", ["dpfp-nu0", "dpfp-nu64", "performer-m0"])

@@ -1,0 +1,156 @@
+"""What a case would cost, counted on tensors without contents: a step of any size takes seconds and next to no memory.
+
+    2 m n k FLOPs for a product [m,k] @ [k,n]: a multiplication and an addition count one each
+
+Counted is what is carried out: attention under a causal mask is not halved, and what is computed again counts again.
+Elementwise operations count nothing, an optimiser's step neither.
+
+Weights and all that comes of them have shapes only; tokens are real, so that what hangs on them (which words are rare)
+has its right size:
+
+    cost = of_training(lambda layers: Decoder(..., layers), lambda model, sequences: model.loss(...), layers=16, batch=96, ...)
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from attnbench.harness.probes import FLOPS
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The training step of a case for real, at any number of sequences up to `batch`: what a probe times.
+
+    `call(sequences)` builds the model on its device and gives the step: forwards and backwards, without the optimiser.
+    `flops(sequences)` counts the same.
+    """
+
+    batch: int
+    call: Callable[[int], Callable[[], object]]
+    flops: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`read(model)` `calls` times in all, on `tokens` tokens together, without gradients."""
+
+    read: Callable[[nn.Module], object]
+    calls: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one case takes: trained numbers, training tokens and FLOPs of all steps, and those of all its evaluations.
+
+    Where training may end early it is at most that. `trial` is there where a step can be tried out.
+    """
+
+    parameters: int
+    tokens: int
+    steps: int
+    flops: int
+    evaluation_tokens: int = 0
+    evaluation_flops: int = 0
+    trial: Trial | None = field(default=None, compare=False, repr=False)
+
+
+def counted_flops(call: Callable[[], object]) -> int:
+    """FLOPs of one call, backward passes inside it included; on real tensors and on those without contents.
+
+    Kernels that torch does not dispatch (Triton, CUDA extensions) are not seen.
+    """
+    # what fails is raised; that torch writes it down as well, with all its frames, helps nobody
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:
+            call()
+    finally:
+        log.disabled = was_disabled
+    return int(counter.get_total_flops())
+
+
+def of_training(
+    model: Callable[[int], nn.Module],
+    loss: Callable[[nn.Module, int], Tensor],
+    *,
+    batch: int,
+    tokens: int,
+    steps: int,
+    layers: int = 1,
+    evaluations: Sequence[Evaluation] = (),
+    device: torch.device | None = None,
+) -> Cost:
+    """The cost of training a model for so many steps on `batch` sequences of `tokens` tokens, and of evaluating it.
+
+    `model(layers)` builds it on the CPU with so many layers; of more than two, all that follow the first cost what the
+    second does. `loss(model, sequences)` is that of so many sequences, whose tokens it puts where the model is.
+    `device` is where a trial of the step runs, the CPU if none is given.
+    """
+
+    def step_flops(sequences: int) -> int:
+        return _in_layers(layers, lambda count: _step_flops(_unreal(model, count), loss, sequences))
+
+    def evaluation_flops(one: Evaluation) -> int:
+        return _in_layers(layers, lambda count: _evaluation_flops(_unreal(model, count), one.read))
+
+    def trial(sequences: int) -> Callable[[], object]:
+        built = model(layers).to(device or "cpu")
+        return lambda: _step(built, loss, sequences)
+
+    return Cost(
+        parameters=sum(one.numel() for one in _unreal(model, layers).parameters() if one.requires_grad),
+        tokens=steps * batch * tokens,
+        steps=steps,
+        flops=steps * step_flops(batch),
+        evaluation_tokens=sum(one.tokens for one in evaluations),
+        evaluation_flops=sum(one.calls * evaluation_flops(one) for one in evaluations),
+        trial=Trial(batch, trial, step_flops),
+    )
+
+
+def zipf_words(words: int, *shape: int) -> Tensor:
+    """Words of that shape in the shares in which Zipf's law has them, frequent first: word r, from 0, comes as 1 / (r + 1).
+
+    No draw: place i of n is the word at the share (i + 1/2) / n. Real texts have fewer of the rarest words.
+    """
+    shares = torch.arange(1, words + 1, dtype=torch.float64).reciprocal().cumsum(0)
+    count = torch.Size(shape).numel()
+    asked = (torch.arange(count, dtype=torch.float64) + 0.5) / count * shares[-1]
+    return torch.searchsorted(shares, asked).view(shape)
+
+
+def _unreal(model: Callable[[int], nn.Module], layers: int) -> nn.Module:
+    """The model with weights that have a shape and no contents. Outside of the mode, tokens stay real."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return model(layers)
+
+
+def _in_layers(layers: int, counted: Callable[[int], int]) -> int:
+    """What is counted of a model with so many layers, by that of models with one and two."""
+    if layers <= 2:
+        return counted(layers)
+    first = counted(1)
+    return first + (layers - 1) * (counted(2) - first)
+
+
+def _step_flops(model: nn.Module, loss: Callable[[nn.Module, int], Tensor], sequences: int) -> int:
+    return counted_flops(lambda: _step(model, loss, sequences))
+
+
+def _step(model: nn.Module, loss: Callable[[nn.Module, int], Tensor], sequences: int) -> None:
+    model.zero_grad(set_to_none=True)
+    loss(model, sequences).backward()  # type: ignore[no-untyped-call]
+
+
+def _evaluation_flops(model: nn.Module, evaluate: Callable[[nn.Module], object]) -> int:
+    model.eval()
+    with torch.no_grad():
+        return counted_flops(lambda: evaluate(model))
