@@ -3,7 +3,7 @@
 import os
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from attnbench.harness.jobs import Outcome, Planned
 from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Measurement, Status
+
+# on a terminal, more cases at once are shown without what they say
+SPEAKERS = 4
+# in a log, how often a case that runs says how far it is
+SAYS_EVERY_SECONDS = 300.0
 
 COLOURS = {Status.OK: "green", Status.SKIPPED: "dim", Status.DIVERGED: "yellow"}
 
@@ -32,16 +37,20 @@ class Display:
     The time left goes by the seconds that cases of the same suite have taken so far, by the suites' own guess before.
     """
 
-    def __init__(self, console: Console, todo: Sequence[Planned], workers: int) -> None:
+    def __init__(
+        self, console: Console, todo: Sequence[Planned], workers: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.console = console
         self.workers = workers
+        self.clock = clock
         self.left = {planned.case.key(): planned for planned in todo}
         self.count = len(todo)
         self.ended = self.waited_for = 0
         self.taken: dict[str, list[float]] = defaultdict(list)
         self.expected: dict[str, list[float]] = defaultdict(list)
         self.running: dict[int, tuple[str, float, str]] = {}
-        self.started = time.monotonic()
+        # of each worker: the case that it is at, and when that last spoke in the log
+        self.spoke: dict[int, tuple[str, float]] = {}
         self.bar: Progress | None = None
         self.task: TaskID | None = None
 
@@ -67,8 +76,16 @@ class Display:
         case = planned.case
         self.running[worker] = (f"{case.suite}/{case.variant}", fraction, note)
         if self.bar is not None and self.task is not None:
-            names = ", ".join(f"{label} {100 * done:.0f}%" for label, done, _ in sorted(self.running.values()))
-            self.bar.update(self.task, description=names, left=self.time_left())
+            self.bar.update(self.task, description=self._shown(), left=self.time_left())
+            return
+        now, key = self.clock(), case.key()
+        at, since = self.spoke.get(worker, ("", now))
+        if at != key:
+            self.spoke[worker] = key, now
+        elif now - since >= SAYS_EVERY_SECONDS:
+            self.spoke[worker] = key, now
+            words = ", ".join(filter(None, (f"{100 * fraction:.0f} %", note)))
+            self._print(f"{'':>9} {'running':<13} {case.suite} {case.variant} {_where(planned)}: {words}", "dim")
 
     def idle(self, worker: int) -> None:
         """A worker has nothing to do."""
@@ -98,13 +115,10 @@ class Display:
             said = outcome.reason
         left = self.time_left()
         count = f"{self.ended}/{self.count}"
-        self.console.print(
+        self._print(
             f"{count:>9} {outcome.status.value:<13} {planned.case.suite} {planned.case.variant} {_where(planned)}: {said} "
             f"({outcome.seconds:.1f} s)" + ("" if self.bar is not None or not left else f"; {left}"),
-            style=COLOURS.get(outcome.status, "red"),
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+            COLOURS.get(outcome.status, "red"),
         )
 
     def time_left(self) -> str:
@@ -115,6 +129,17 @@ class Display:
         workers = max(1, min(self.workers, len(self.left)))
         minutes = seconds / workers / 60
         return f"about {minutes:.0f} min left" if minutes >= 1.5 else f"about {max(60 * minutes, 1):.0f} s left"
+
+    def _shown(self) -> str:
+        """What runs now: a line each with what the case says of itself, or without that all in one."""
+        running = [(f"{label} {100 * done:.0f}%", note) for label, done, note in sorted(self.running.values())]
+        if len(running) > SPEAKERS or not any(note for _, note in running):
+            return ", ".join(label for label, _ in running)
+        return "\n".join(f"{label} {note}".rstrip() for label, note in running)
+
+    def _print(self, text: str, style: str) -> None:
+        """One line, however long, as it is."""
+        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _over(self, planned: Planned) -> None:
         if self.left.pop(planned.case.key(), None) is not None:

@@ -105,11 +105,37 @@ def test_a_terminal_has_a_bar_with_what_runs_how_far_it_is_and_the_time_left() -
         display.doing(12, todo[1], 0.75, "step 75")
         display.bar.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said(terminal))
-    assert "capacity/delta 25%, capacity/linear 50%" in shown
+    assert re.search(r"capacity/delta 25% step 25\s.*\n\s*capacity/linear 50% step 50\s", shown)
     last = [line for line in shown.splitlines() if "capacity/linear 75%" in line][-1]
-    assert re.fullmatch(r"\s*capacity/linear 75% .* 1/3 about 10 s left\s*", last)
+    assert re.fullmatch(r"\s*capacity/linear 75% step 75 .* 1/3 about 10 s left\s*", last)
     # the line of a case stands above the bar, without the time left that the bar shows
     assert re.search(r"1/3 ok +capacity delta .*: retrieval_loss 0\.01235 \(10\.0 s\)\s*$", shown, re.MULTILINE)
+
+
+def test_many_cases_at_once_are_shown_in_one_line_without_what_they_say() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=200, color_system=None)
+    todo = [case("delta", seed=seed) for seed in range(5)]
+    with Display(terminal, todo, 5) as display:
+        for worker, planned in enumerate(todo):
+            display.doing(worker, planned, 0.25, f"step {worker}")
+        assert display.bar is not None
+        display.bar.refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said(terminal)).splitlines()[-1]
+    assert shown.count("capacity/delta 25%") == 5
+    assert "step" not in shown
+
+
+def test_a_case_that_runs_for_long_says_now_and_then_in_a_log_how_far_it_is(log: Console) -> None:
+    now = 0.0
+    todo = [case("delta"), case("linear")]
+    with Display(log, todo, 1, clock=lambda: now) as display:
+        for planned, times in ((todo[0], (0, 299, 300, 310, 600)), (todo[1], (700, 900))):
+            for now in times:
+                display.doing(1, planned, now / 1000, f"step {now}" if now != 300 else "")
+    assert said(log).splitlines() == [
+        "          running       capacity delta data=web-bible pairs=20 form=chunkwise seed=0: 30 %",
+        "          running       capacity delta data=web-bible pairs=20 form=chunkwise seed=0: 60 %, step 600",
+    ]
 
 
 def test_a_reader_who_hangs_up_ends_the_run_and_hears_no_more() -> None:
