@@ -93,15 +93,32 @@ METRICS: dict[str, Metric] = {
             "state_floats",
             "floats",
             "neither",
-            "Numbers that the attention memory of the whole model holds after one context, by the declared size that is checked.",
+            "Numbers that a read of the whole model looks at, for one sequence: the memory of fixed size, by the declared size "
+            "that is checked, or keys and values of all tokens that it sees.",
+            f"{_PAPER}, appendix F",
+        ),
+        Metric(
+            "carried_floats",
+            "floats",
+            "neither",
+            "Numbers in the tensors that the whole model hands on from one segment to the next, for one sequence, counted there.",
         ),
         Metric(
             "word_perplexity",
             "1",
             "lower",
-            "exp(total negative log-likelihood of the held-out text / number of its words, one end of line a line "
-            "included). Does not depend on the tokeniser.",
+            "exp(total negative log-likelihood of the test text / number of its words, one end of line a line included), by the "
+            "weights that did best on the validation text. Does not depend on the tokeniser.",
             f"{_PAPER}, section 6.3",
+        ),
+        Metric(
+            "validation_word_perplexity", "1", "lower", "The same of the validation text.", f"{_PAPER}, section 6.3"
+        ),
+        Metric(
+            "segment_word_perplexity",
+            "1",
+            "lower",
+            "The same of the test text in segments of the context, each read from nothing.",
         ),
         Metric(
             "token_perplexity",
@@ -113,7 +130,7 @@ METRICS: dict[str, Metric] = {
             "bits_per_byte",
             "bit",
             "lower",
-            "Total negative log-likelihood in bits over the bytes of the held-out text.",
+            "Total negative log-likelihood in bits over the bytes of the test text.",
         ),
         Metric(
             "training_loss",

@@ -48,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--set", action="append", default=[], dest="settings", help="NAME=VALUE[,VALUE...] in place of the grid's"
     )
+    group.addoption(
+        "--only", action="append", default=[], help="NAME=VALUE[,VALUE...]: the points of the grid that have it"
+    )
     group.addoption("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     group.addoption(
         "--db",
@@ -227,6 +230,7 @@ def _planned(config: pytest.Config, suites: dict[str, Suite]) -> dict[str, list[
             seeds=tuple(config.getoption("--seed")),
             device=config.getoption("--device"),
             settings=parse_settings(config.getoption("settings")),
+            only=parse_settings(config.getoption("only")),
         )
         options = Options(config.getoption("--db"))
         check_wishes(request, options)

@@ -197,3 +197,15 @@ def test_a_setting_that_one_suite_has_leaves_the_others_as_they_are(door: Door) 
     }
     assert {"pairs=4" in name for name in names if name.startswith("test_capacity")} == {True}
     assert not door.database.exists()
+
+
+def test_only_keeps_the_points_that_have_a_value(door: Door) -> None:
+    code, said = door.pytest("speed.py", "--only", "phase=decoding", "--collect-only", "-q")
+    assert code == 0
+    # one point for each of three variants; the door's own setting is put in afterwards
+    items = [line for line in said.splitlines() if "::" in line]
+    assert len(items) == 3
+    assert all("phase=decoding" in item and "timing=benchmark" in item for item in items)
+    code, said = door.pytest("speed.py", "--only", "phase=decodin", "--collect-only")
+    assert code == 4
+    assert "BadParameter: no point of the grids has phase=decodin" in said
