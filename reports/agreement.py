@@ -20,7 +20,7 @@ from statistics import median
 from attnbench.harness.rows import Row, Status
 from attnbench.reports.measured import is_shipped
 from attnbench.reports.published import LoggedRun, logged_runs
-from attnbench.reports.published.claims import protocols
+from attnbench.reports.published.protocol import protocols
 from attnbench.reports.tables import status_words
 
 # Where the published runs stop, so a loss at or below is as good as any other there.

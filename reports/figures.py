@@ -108,7 +108,8 @@ def curves_of(sums: Summary, looks: Mapping[str, Look], numbers: Sequence[Publis
     """One curve for each line of the metric's table, and in words the places where a line has no number."""
     lines = list(sums.lines())
     variants = [str(line.key[0]) for line in lines]
-    theirs = [one for one in numbers if one.metric == sums.metric and sums.axis in one.point]
+    # a bound is no point of a curve
+    theirs = [one for one in numbers if one.metric == sums.metric and sums.axis in one.point and not one.is_bound]
     curves: list[Curve] = []
     missing: list[str] = []
     for place, (line, variant) in enumerate(zip(lines, variants, strict=True)):

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from attnbench.harness.spec import Setting
+from attnbench.harness.spec import Point
 from attnbench.reports.agreement import SOLVED, Outcome, agrees
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.published import logged_runs, published
 from attnbench.reports.published.claims import (
     REACH,
+    At,
     Claim,
     Curve,
+    Difference,
     Ending,
     Order,
     Ratio,
@@ -24,12 +26,13 @@ from attnbench.reports.published.claims import (
     Value,
 )
 from attnbench.reports.readings import Readings, published_readings
-from attnbench.reports.tables import metric_words
+from attnbench.reports.tables import metric_words, status_words
 from attnbench.reports.wording import (
     and_more,
     between,
     covered,
     out_of,
+    place_written,
     points_written,
     quantity_written,
     runs_counted,
@@ -67,6 +70,8 @@ def examine(claim: Claim, readings: Readings) -> Finding:
             return _value(claim.test, readings)
         case Ratio():
             return _ratio(claim.test, readings)
+        case Difference():
+            return _difference(claim.test, readings)
         case Order(quantity=quantity) if quantity == REACH:
             return _reach_order(claim.test, readings, claim.axis)
         case Order():
@@ -82,13 +87,14 @@ def examine(claim: Claim, readings: Readings) -> Finding:
 def published_words(claim: Claim) -> str:
     """What was published, in the words that the measured is told in."""
     match claim.test:
-        case Value(value=value, quantity=quantity, absolute=absolute, relative=relative):
-            tolerance = max(absolute, relative * abs(value))
-            return quantity_written(value, quantity) + (
-                f" ± {quantity_written(tolerance, quantity)}" if tolerance else ""
-            )
+        case Value(value=None):
+            return _bound_words(claim.test)
+        case Value(value=int() | float() as value, quantity=quantity, absolute=absolute, relative=relative):
+            return _with_tolerance(value, max(absolute, relative * abs(value)), quantity)
         case Ratio(value=value, relative=relative):
             return f"{written(value, '1')} ± {100 * relative:g} %"
+        case Difference(value=value, quantity=quantity, absolute=absolute):
+            return _with_tolerance(value, absolute, quantity)
         case Curve(variant=variant, at=at):
             runs = [run for run in logged_runs() if (run.suite, run.variant) == (claim.suite, variant) and run.at in at]
             losses = [
@@ -96,28 +102,29 @@ def published_words(claim: Claim) -> str:
             ]
             more = f"; {len(runs) - len(losses)} more in NaN or cut off" if len(losses) < len(runs) else ""
             return f"{runs_counted(len(losses))}, {between(losses, claim.test.quantity)}{more}"
+        case Ending(status=status):
+            return in_print(claim).measured or status_words(status, "")
     return in_print(claim).measured
+
+
+def _with_tolerance(value: float, tolerance: float, quantity: str) -> str:
+    words = quantity_written(value, quantity)
+    return f"{words} ± {quantity_written(tolerance, quantity)}" if tolerance else words
 
 
 def in_print(claim: Claim) -> Finding:
     """What the published numbers themselves say of a claim."""
-    readings = published_readings(published(), logged_runs(), claim.suite, axis_of(claim), claim.point)
-    return examine(claim, readings)
-
-
-def axis_of(claim: Claim) -> str | None:
-    """The axis, unless a claim names no point on it."""
-    return claim.axis if claim.points else None
+    return examine(claim, published_readings(published(), logged_runs(), claim))
 
 
 def _value(test: Value, readings: Readings) -> Finding:
     places = list(product(test.variants, test.at or (None,)))
     found = _numbers(readings, places, test.quantity)
-    tolerance = max(test.absolute, test.relative * abs(test.value))
-    off = [place for place, value in found.items() if not abs(value - test.value) <= tolerance]
     above = test.above is not None and all(value > test.above for value in found.values())
     below = test.below is not None and all(value < test.below for value in found.values())
-    why = f"{out_of(len(found) - len(off), len(found))} within the tolerance"
+    off = [place for place, value in found.items() if not _is_as_claimed(value, test)]
+    what = _bound_words(test) if test.value is None else "within the tolerance"
+    why = f"{out_of(len(found) - len(off), len(found))} {what}"
     if off:
         why += f"; not {'; '.join(told(place, found[place], test.quantity) for place in off[:3])}{and_more(off)}"
     return Finding(
@@ -128,6 +135,19 @@ def _value(test: Value, readings: Readings) -> Finding:
         between(found.values(), test.quantity),
         covered(why, len(found), len(places)),
     )
+
+
+def _is_as_claimed(value: float, test: Value) -> bool:
+    """Whether a number is within the tolerance of what was published, or beyond what is all that was."""
+    if test.value is None:
+        return (test.above is None or value > test.above) and (test.below is None or value < test.below)
+    return abs(value - test.value) <= max(test.absolute, test.relative * abs(test.value))
+
+
+def _bound_words(test: Value) -> str:
+    """A bound in words: "above 260"."""
+    bounds = (("above", test.above), ("below", test.below))
+    return " and ".join(f"{side} {setting_written(at)}" for side, at in bounds if at is not None)
 
 
 def _ratio(test: Ratio, readings: Readings) -> Finding:
@@ -150,6 +170,22 @@ def _ratio(test: Ratio, readings: Readings) -> Finding:
     )
 
 
+def _difference(test: Difference, readings: Readings) -> Finding:
+    one, other = (readings.number(name, None, test.quantity) for name in (test.variant, test.less))
+    if one is None or other is None or not math.isfinite(one - other):
+        return Finding(1, 0, False, False, "", "")
+    found = one - other
+    holds = abs(found - test.value) <= test.absolute
+    return Finding(
+        1,
+        1,
+        holds,
+        (found > 0) == (test.value > 0),
+        quantity_written(found, test.quantity),
+        f"{out_of(int(holds), 1)} within the tolerance",
+    )
+
+
 def _order(test: Order, readings: Readings) -> Finding:
     better, asked = [], 0
     for at in test.at or (None,):
@@ -167,19 +203,20 @@ def _order(test: Order, readings: Readings) -> Finding:
         found = _numbers(readings, places, test.quantity)
         words = ", ".join(told(place, value, test.quantity, at) for place, value in found.items())
         if words:
-            shown.append(f"at {setting_written(at)}: {words}" if at is not None else words)
+            shown.append(f"at {place_written(at)}: {words}" if at is not None else words)
     return _compared(test, better, asked, "; ".join(shown))
 
 
 def _reach_order(test: Order, readings: Readings, axis: str) -> Finding:
     better, asked = [], 0
-    fewest = len(test.at)
+    along = [at for at in test.at if isinstance(at, int | float)]
+    fewest = len(along)
     reaches: dict[str, str] = {}
     for one, two in _opponents(test):
         asked += 1
         common = [
             at
-            for at in test.at
+            for at in along
             if all(readings.number(name.variant, at, "retrieval_loss") is not None for name in (one, two))
         ]
         fewest = min(fewest, len(common))
@@ -191,16 +228,16 @@ def _reach_order(test: Order, readings: Readings, axis: str) -> Finding:
             reaches[subject.variant] = setting_written(reach) if reach else f"below {setting_written(common[0])}"
     words = ", ".join(f"{name} {reach}" for name, reach in reaches.items())
     found = _compared(test, better, asked, f"{metric_words(axis)} reached: {words}" if words else "")
-    if found.seen == asked and fewest < len(test.at):
-        why = f"{found.why}; read from {fewest} of {len(test.at)} points"
+    if found.seen == asked and fewest < len(along):
+        why = f"{found.why}; read from {fewest} of {len(along)} points"
         return replace(found, why=why, is_whole=False)
     return found
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    better: tuple[str, Setting | None]
-    worse: tuple[str, Setting | None]
+    better: tuple[str, At | None]
+    worse: tuple[str, At | None]
     first: float
     second: float
 
@@ -210,7 +247,7 @@ def _opponents(test: Order) -> Iterator[tuple[Subject, Subject]]:
         yield from product(front, back)
 
 
-def _reach(readings: Readings, variant: str, at: Sequence[Setting], bound: float) -> float:
+def _reach(readings: Readings, variant: str, at: Sequence[float], bound: float) -> float:
     """The largest axis value up to which every loss is at most the bound; 0 where the first is above."""
     reached = 0.0
     for value in at:
@@ -278,9 +315,9 @@ def _threshold(test: Threshold, readings: Readings, axis: str) -> Finding:
     )
 
 
-def _is_near(at: Setting | None, should_hold: bool, test: Threshold) -> bool:
+def _is_near(at: At | None, should_hold: bool, test: Threshold) -> bool:
     """Whether a point on the wrong side lies no further than the slack from the published border."""
-    if isinstance(at, str) or at is None or not test.slack:
+    if isinstance(at, str | Point) or at is None or not test.slack:
         return False
     if should_hold:
         return at > max(float(one) for one in test.holds_at) - test.slack
@@ -336,7 +373,7 @@ def _curve(test: Curve, readings: Readings, suite: str) -> Finding:
 
 
 def _ending(test: Ending, readings: Readings) -> Finding:
-    places = list(product(test.variants, test.at))
+    places = list(product(test.variants, test.at or (None,)))
     shares = {
         place: sum(one.status is test.status for one in seen.values()) / len(seen)
         for place in places
@@ -355,8 +392,8 @@ def _ending(test: Ending, readings: Readings) -> Finding:
 
 
 def _numbers(
-    readings: Readings, places: Iterable[tuple[str, Setting | None]], quantity: str
-) -> dict[tuple[str, Setting | None], float]:
+    readings: Readings, places: Iterable[tuple[str, At | None]], quantity: str
+) -> dict[tuple[str, At | None], float]:
     """The numbers of those places that have one."""
     found = {place: readings.number(*place, quantity) for place in places}
     return {place: value for place, value in found.items() if value is not None}

@@ -93,7 +93,7 @@ class Table:
         return any(line.remarks for line in self.lines)
 
 
-# What explains a number rather than being one. It stands where it explains something (`reports/synthetic.py`), and not in a
+# What explains a number rather than being one. It stands where it explains something (`reports/passages.py`), and not in a
 # table of its own along the axis, unless it is asked for by name.
 EXPLANATIONS = frozenset({"feature_width", "feature_rank", "denominator_at_start", "denominator_at_end"})
 
@@ -267,7 +267,10 @@ def _marked(cell: Cell, floor: Floor | None, better: str) -> Cell:
 
 
 def _beside_published(cell: Cell, theirs: Published | None, sums: Summary) -> Cell:
-    return cell if theirs is None else replace(cell, published=theirs, published_text=written(theirs.value, sums.unit))
+    if theirs is None:
+        return cell
+    text = f"above {theirs.value:g}" if theirs.is_bound else written(theirs.value, sums.unit)
+    return replace(cell, published=theirs, published_text=text)
 
 
 def _with_remarks(line: Line) -> Line:

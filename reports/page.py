@@ -21,8 +21,8 @@ from attnbench.reports.measured import is_shipped, origins
 from attnbench.reports.numbers import seconds_written, setting_written, written
 from attnbench.reports.palette import MARKERS, Look, looks
 from attnbench.reports.passage import Passage
+from attnbench.reports.passages import passages
 from attnbench.reports.published import Published, published
-from attnbench.reports.synthetic import passages
 from attnbench.reports.tables import (
     FLOOR_FORM,
     SuiteFacts,

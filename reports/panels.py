@@ -143,8 +143,10 @@ def panels_drawn(
     return figure
 
 
-def trajectories_drawn(lines: Sequence[Trajectory], x_head: str, y_head: str, x_scale: str) -> "Figure":
-    """Learning curves, a thin line a seed, the loss as a logarithm; a marker ends each, for who does not see the hue."""
+def trajectories_drawn(
+    lines: Sequence[Trajectory], x_head: str, y_head: str, x_scale: str, y_scale: str = "log"
+) -> "Figure":
+    """Learning curves and their like, a thin line a seed; a marker ends each, for who does not see the hue."""
     from matplotlib.lines import Line2D
 
     figure = _canvas(height=max(3.9, 0.9 + 0.205 * (len(lines) + 1)))
@@ -157,8 +159,9 @@ def trajectories_drawn(lines: Sequence[Trajectory], x_head: str, y_head: str, x_
             axes.plot(xs, ys, color=line.look.colour, lw=1.1, ls=dash, alpha=0.8)
             axes.plot(xs[-1], ys[-1], line.look.marker, color=line.look.colour, ms=5, mew=0)
     axes.set_xscale(x_scale)
-    axes.set_yscale("log")
-    _logarithmic(axes.yaxis, (1.0, 2.0, 5.0) if _span(axes.yaxis) < 300 else (1.0,))
+    axes.set_yscale(y_scale)
+    if y_scale == "log":
+        _logarithmic(axes.yaxis, (1.0, 2.0, 5.0) if _span(axes.yaxis) < 300 else (1.0,))
     if x_scale == "log":
         _logarithmic(axes.xaxis, (1.0, 2.0, 5.0))
     axes.set_xlabel(x_head, color=INK)

@@ -3,7 +3,8 @@
     claim, rows of its protocol          ->  a number or a direction is reproduced, or it is not
     claim, rows of another scale or kind ->  at best a direction: the two are never mixed
 
-What holds at all that was compared, but not everything was measured, is a direction. Several seeds count as one by their
+What holds at all that was compared, but not everything was measured, is a direction. A perplexity that counting words beats
+compares nothing, unless the claim is that the variant fails. Several seeds count as one by their
 median; where there are three or more, the verdict also says how many of them say the same alone.
 """
 
@@ -14,9 +15,11 @@ from itertools import chain
 
 from attnbench.harness.rows import Row
 from attnbench.harness.spec import SCALES
-from attnbench.reports.findings import Finding, axis_of, examine, published_words
+from attnbench.reports.findings import Finding, examine, published_words
 from attnbench.reports.published.claims import Claim
-from attnbench.reports.readings import Readings, measured_readings
+from attnbench.reports.published.protocol import differences
+from attnbench.reports.readings import Floors, Readings, measured_readings
+from attnbench.reports.tables import FLOOR_FORM
 
 
 class Ruling(StrEnum):
@@ -65,43 +68,45 @@ class Verdict:
 def verdicts(rows: Iterable[Row], claims: Iterable[Claim]) -> tuple[Verdict, ...]:
     """The verdict on each of the claims, in their order."""
     parts: dict[tuple[str, str], list[Row]] = {}
+    counted: dict[str, list[Row]] = {}
     for row in rows:
         parts.setdefault((row.suite, row.variant), []).append(row)
+        if row.form == FLOOR_FORM:
+            counted.setdefault(row.suite, []).append(row)
     return tuple(
-        verdict(claim, chain.from_iterable(parts.get((claim.suite, variant), ()) for variant in claim.variants))
+        verdict(
+            claim,
+            chain(
+                counted.get(claim.suite, ()),
+                *(parts.get((claim.suite, variant), ()) for variant in claim.variants),
+            ),
+        )
         for claim in claims
     )
 
 
 def verdict(claim: Claim, rows: Iterable[Row]) -> Verdict:
-    """The verdict on one claim."""
-    variants, points = frozenset(claim.variants), frozenset(claim.points)
-    theirs = [
-        row
-        for row in rows
-        if row.variant in variants
-        and row.suite == claim.suite
-        and (not points or row.point.get(claim.axis) in points)
-        and claim.protocol.is_related(row)
-        and all(row.point.get(name) == value for name, value in claim.point.items())
-    ]
-    exact = measured_readings((row for row in theirs if claim.protocol.fits(row)), axis_of(claim))
+    """The verdict on one claim. `rows` may hold others too, and those of floors."""
+    of_suite = [row for row in rows if row.suite == claim.suite]
+    floors = Floors(of_suite)
+    theirs = [row for row in of_suite if claim.asks(row.variant, row.point) and claim.protocol.is_related(row)]
+    exact = measured_readings((row for row in theirs if claim.protocol.fits(row)), claim, floors)
     finding = examine(claim, exact)
     if finding.seen or not finding.decides:
         return _ruled(claim, exact, ruling_of(finding), finding, finding.why)
-    others = [
-        (label, readings, found)
-        for label, readings in _other_conditions(claim, [row for row in theirs if not claim.protocol.fits(row)])
-        if (found := examine(claim, readings)).seen
-    ]
+    elsewhere = list(_other_conditions(claim, [row for row in theirs if not claim.protocol.fits(row)], floors))
+    others = [(one, found) for one in elsewhere if (found := examine(claim, one.readings)).seen]
     if others:
         # the fullest; among equals the largest scale, which stands first
-        label, readings, finding = max(others, key=lambda one: one[2].seen)
+        chosen, finding = max(others, key=lambda one: one[1].seen)
         ruling = Ruling.DIRECTION_ONLY if finding.direction else Ruling.NOT_COMPARABLE
-        against = [name for name, _, one in others if one.direction != finding.direction]
-        why = f"another protocol ({label}): {_there(finding)}"
+        against = [one.words for one, found in others if found.direction != finding.direction]
+        why = f"{chosen.differs} ({chosen.words}): {_there(finding, is_text=chosen.is_text)}"
         why += f"; otherwise under {' and '.join(against)}" if against else ""
-        return _ruled(claim, readings, ruling, finding, why)
+        return _ruled(claim, chosen.readings, ruling, finding, why)
+    for readings in (exact, *(one.readings for one in elsewhere)):
+        if readings.beaten():
+            return _ruled(claim, readings, Ruling.NOT_COMPARABLE, examine(claim, readings), "")
     endings = "; ".join(exact.endings())
     return Verdict(claim, Ruling.NOT_MEASURED, published_words(claim), "", endings)
 
@@ -128,31 +133,54 @@ def _ruled(claim: Claim, readings: Readings, ruling: Ruling, finding: Finding, w
         ruling,
         published_words(claim),
         finding.measured,
-        why,
+        "; ".join(filter(None, (why, readings.beaten()))),
         min(map(len, groups)),
         alike,
         readings.shipped(),
     )
 
 
-def _there(finding: Finding) -> str:
+def _there(finding: Finding, *, is_text: bool) -> str:
     if finding.direction:
         return f"the direction is the same, {finding.why}"
     if not finding.decides:
         return finding.why
-    return f"says nothing about the published number, {finding.why}" if finding.holds else f"not so, {finding.why}"
+    if finding.holds:
+        return f"says nothing about the published number, {finding.why}"
+    return f"contradicted in direction here, {finding.why}" if is_text else f"not so, {finding.why}"
 
 
-def _other_conditions(claim: Claim, rows: Sequence[Row]) -> Iterator[tuple[str, Readings]]:
+@dataclass(frozen=True)
+class _Conditions:
+    """Rows of one other protocol: what it is (`another text and size`), how it differs in words, and the readings."""
+
+    differs: str
+    words: str
+    is_text: bool
+    readings: Readings
+
+
+def _other_conditions(claim: Claim, rows: Sequence[Row], floors: Floors) -> Iterator[_Conditions]:
     """The rows of other protocols apart by how they differ from the published one, larger scales first."""
-    groups: dict[tuple[int, str], list[Row]] = {}
+    protocol = claim.protocol
+    groups: dict[tuple[int, str, tuple[str, ...]], list[Row]] = {}
     for row in rows:
         known = SCALES.index(row.scale) if row.scale in SCALES else -1
-        other = [
-            f"{name}={row.point.get(name, 'not set')}"
-            for name, value in claim.protocol.settings.items()
-            if row.point.get(name) != value
-        ]
-        groups.setdefault((-known, ", ".join([f"{row.scale} scale", *other])), []).append(row)
-    for (_, label), group in sorted(groups.items()):
-        yield label, measured_readings(group, axis_of(claim))
+        names = differences(protocol.point_of(row.variant), row.point)
+        other = tuple(f"{name}={row.point.get(name, 'not set')}" for name in names)
+        groups.setdefault((-known, row.scale, other), []).append(row)
+    for (_, scale, other), group in sorted(groups.items(), key=lambda one: one[0]):
+        values = dict(one.split("=", 1) for one in other)
+        told = [f"{name}={values[name]}" for name in protocol.tells or values if name in values]
+        more = len(values) - len(told)
+        words = ", ".join([f"{scale} scale", *told]) + (
+            f" and {more} more setting{'' if more == 1 else 's'}" if more else ""
+        )
+        differs = " and ".join(what for what, names in _KINDS_OF_OTHER.items() if names & set(values))
+        yield _Conditions(
+            f"another {differs or 'protocol'}", words, "data" in values, measured_readings(group, claim, floors)
+        )
+
+
+# what else a protocol is of -> the settings that say so
+_KINDS_OF_OTHER = {"text": {"data"}, "size": {"width", "layers"}}

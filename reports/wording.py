@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from attnbench.harness.metrics import METRICS
-from attnbench.harness.spec import Setting
+from attnbench.harness.spec import Point, Setting
 from attnbench.reports.numbers import setting_written, written
-from attnbench.reports.published.claims import STEPS_TO_SOLVE
+from attnbench.reports.published.claims import STEPS_TO_SOLVE, At
+from attnbench.reports.tables import metric_words
 
 
 @cache
@@ -19,7 +20,9 @@ def unit_of(quantity: str) -> str:
 def quantity_written(value: float, quantity: str) -> str:
     """A number in short; what is not finite in the word for it."""
     if math.isfinite(value):
-        return setting_written(value) if value >= 1 and value == round(value) else written(value, unit_of(quantity))
+        # a loss or perplexity of 33 has three digits like its neighbours; steps and features are whole
+        is_whole = value >= 1 and value == round(value) and (quantity not in METRICS or unit_of(quantity) != "1")
+        return setting_written(value) if is_whole else written(value, unit_of(quantity))
     return "never" if quantity == STEPS_TO_SOLVE else "diverged"
 
 
@@ -45,11 +48,18 @@ def points_written(at: Sequence[Setting], known: Sequence[Setting]) -> str:
     return ", ".join(parts)
 
 
-def told(place: tuple[str, Setting | None], value: float, quantity: str, named: Setting | None = None) -> str:
+def place_written(at: At) -> str:
+    """A value along the axis as it is, "60"; settings by name, "positions none"."""
+    if isinstance(at, Point):
+        return " and ".join(f"{metric_words(name)} {setting_written(value)}" for name, value in at.items())
+    return setting_written(at)
+
+
+def told(place: tuple[str, At | None], value: float, quantity: str, named: At | None = None) -> str:
     """ "linear 0.25 at 60"; the point is left out where it has been named."""
     variant, at = place
     words = f"{variant} {quantity_written(value, quantity)}"
-    return words if at is None or at == named else f"{words} at {setting_written(at)}"
+    return words if at is None or at == named else f"{words} at {place_written(at)}"
 
 
 def out_of(some: int, all_: int) -> str:

@@ -6,27 +6,28 @@ from attnbench.harness.destination import check_destination, replace_file
 from attnbench.harness.environment import without_password
 
 
-def write_report(database: str | Path, path: Path, *, title: str = "attnbench", measured: bool = False) -> Path:
+def write_report(database: str | Path | None, path: Path, *, title: str = "attnbench", measured: bool = False) -> Path:
     """Write the page of `database` to `path` and give the path. Raises UserError where it cannot be written.
 
-    With `measured`, the rows that attnbench ships are laid under those of the database (`reports/measured`).
+    With `measured`, the rows that attnbench ships are laid under those of the database (`reports/measured`); without a
+    database they are all that is shown.
     """
     check_report(path)
-    from attnbench.harness.store import Store
     from attnbench.reports.learning_curves import SUITES_WITH_CURVES
-    from attnbench.reports.measured import overlaid
+    from attnbench.reports.measured import reading
     from attnbench.reports.page import page
+    from attnbench.reports.text_curves import SUITES_WITH_TEXT_CURVES
 
-    with Store.open(database, writes=False) as store:
-        read = overlaid(store) if measured else store
+    shown = SUITES_WITH_CURVES | SUITES_WITH_TEXT_CURVES
+    with reading(database, measured=measured) as read:
         rows = read.rows()
         text = page(
             rows,
             read.suites(),
             read.runs(),
             title=title,
-            database=without_password(str(database)),
-            curves=read.series({row.attempt_id for row in rows if row.suite in SUITES_WITH_CURVES}),
+            database="" if database is None else without_password(str(database)),
+            curves=read.series({row.attempt_id for row in rows if row.suite in shown}),
         )
     replace_file(path, text.encode())
     return path

@@ -11,7 +11,8 @@ pools what was measured here with what was measured elsewhere. Shipped attempts 
 database gives: `is_shipped`.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -183,6 +184,40 @@ class Overlaid:
 def overlaid(store: Readable) -> Overlaid:
     """`store` with the shipped rows laid under it, as this module's docstring says."""
     return Overlaid(store)
+
+
+@contextmanager
+def reading(database: str | Path | None, *, measured: bool) -> Iterator[Readable]:
+    """What `database` holds, with the shipped rows laid under it if `measured`; those alone without a database.
+
+    Raises BadDatabase where one is named that cannot be read.
+    """
+    from attnbench.harness.store import Store
+
+    if database is None:
+        yield overlaid(_Nothing())
+        return
+    with Store.open(database, writes=False) as store:
+        yield overlaid(store) if measured else store
+
+
+class _Nothing:
+    """A store without a row."""
+
+    def rows(self, **_chosen: Collection[str] | None) -> list[Row]:
+        return []
+
+    def series(self, attempt_ids: Iterable[int]) -> dict[int, list[Series]]:
+        return {}
+
+    def artefacts(self, attempt_ids: Iterable[int]) -> dict[int, list[Artefact]]:
+        return {}
+
+    def runs(self) -> "list[StoredRun]":
+        return []
+
+    def suites(self) -> "list[SuiteFacts]":
+        return []
 
 
 def _cell(row: Row) -> tuple[Setting, ...]:

@@ -1,6 +1,6 @@
 """What others reported, as data: the number, the case it belongs to, and where it was read.
 
-`paper.toml` holds what arXiv:2102.11174 prints; `synthetic.csv` the last lines of the 320 training logs that its
+`paper.toml` holds what arXiv:2102.11174 prints: `*_claims.toml` says under which protocols; `synthetic.csv` the last lines of the 320 training logs that its
 authors released (github.com/ischlag/fast-weight-transformers, MIT), which the figures of its section 6.1 are drawn from.
 """
 
@@ -8,16 +8,23 @@ import csv
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from attnbench.harness.spec import Point, Setting
+from attnbench.reports.published.protocol import protocols
 
 
 @dataclass(frozen=True)
 class Published:
-    """One number that somebody published. It belongs to every case whose point has all settings of `point`."""
+    """One number that somebody published. It belongs to every case whose point has all settings of `point`.
+
+    `table` names the table that it was printed in, `own` the settings in which it differs from others of that table, and
+    `protocol` how all of it was measured, where that is known. Of a number that `is_bound` only that is known: the true
+    one is larger.
+    """
 
     suite: str
     variant: str
@@ -26,6 +33,10 @@ class Published:
     value: float
     source: str
     note: str
+    table: str = ""
+    own: Point = field(default_factory=Point)
+    protocol: str = ""
+    is_bound: bool = False
 
     @property
     def citation(self) -> str:
@@ -62,7 +73,14 @@ class LoggedRun:
 @cache
 def published() -> tuple[Published, ...]:
     """All published numbers: the printed ones, then those of the released logs."""
-    return (*_printed(), *_logged())
+    return (*printed(), *_logged())
+
+
+@cache
+def printed() -> tuple[Published, ...]:
+    """The numbers of `paper.toml`, in its order."""
+    tables = tomllib.loads(_text("paper.toml"))["table"]
+    return tuple(one for table in tables for number in table["numbers"] for one in _numbers(table, number))
 
 
 def find(
@@ -77,19 +95,25 @@ def find(
     return max(fitting, key=lambda one: len(one.point), default=None)
 
 
-def _printed() -> Iterator[Published]:
-    for table in tomllib.loads(_text("paper.toml"))["table"]:
-        for number in table["numbers"]:
-            point = Point({**table["point"], **number.get("point", {})})
-            yield Published(
-                table["suite"],
-                number["variant"],
-                point,
-                table["metric"],
-                float(number["value"]),
-                table["source"],
-                table["note"],
-            )
+def _numbers(table: Mapping[str, Any], number: Mapping[str, Any]) -> Iterator[Published]:
+    """One line of a table: one number, or several of different metrics."""
+    variant, own, name = number["variant"], Point(number.get("point")), table.get("protocol", "")
+    shared = {**(protocols()[name].point_of(variant) if name else {}), **table.get("point", {})}
+    values = number["values"] if "values" in number else {table["metric"]: number["value"]}
+    for metric, value in values.items():
+        yield Published(
+            table["suite"],
+            variant,
+            Point({**shared, **own}),
+            metric,
+            float(value["above"] if isinstance(value, Mapping) else value),
+            table["source"],
+            table["note"],
+            table.get("name", ""),
+            own,
+            name,
+            isinstance(value, Mapping),
+        )
 
 
 # setting -> suite, axis, source, what to know about it

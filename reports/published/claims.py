@@ -1,28 +1,33 @@
-"""What the paper says that a measurement can hold or break, as data: `synthetic_claims.toml` beside this file.
+"""What the paper says that a measurement can hold or break, as data: the `*_claims.toml` files beside this one.
 
-A claim is one sentence with an id, a source, the protocol that its numbers hold under, and one of six kinds:
+A claim is one sentence with an id, a source, the protocol that its numbers hold under, and one of seven kinds:
 
-    value       a number, within a tolerance
+    value       a number, within a tolerance, or a bound where only a bound was published
     ratio       one variant's number over another's, within a tolerance; its direction is the side of 1
+    difference  one variant's number less another's, within a tolerance; its direction is the side of 0
     order       groups of variants (or of points of one), best first: each beats all that follow
     threshold   where a number stays at or below a bound, and where it does not
     curve       all points of a published curve, by the rule of `reports/agreement.py`
     ending      how cases end: diverged
 
+`cells` in a file stand for one value claim for each number of a table in `paper.toml`.
 A remark is no claim: it says where the paper's text and its released code differ.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
+from itertools import chain
 from typing import Any, Literal
 
-from attnbench.harness.rows import Row, Status
+from attnbench.harness.rows import Status
 from attnbench.harness.spec import Point, Setting
+from attnbench.reports.published import Published, printed
+from attnbench.reports.published.protocol import Protocol, claim_files, differences, protocols
 
 Better = Literal["lower", "higher"]
+# Where a case stands: a value along the axis, or several settings by name.
+At = Setting | Point
 # A claim of many points has its direction right where this share of them says so.
 MOST = 0.9
 # Quantities that no row holds: how far along the axis a variant retrieves (`reports/findings.py`), and how many steps a run
@@ -32,39 +37,14 @@ STEPS_TO_SOLVE = "steps_to_solve"
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """What a row must share to be compared with a published number.
+class Subject:
+    """A variant, and the axis value, or several settings, where it does not stand at all points of its claim.
 
-    A row without all of `needs` answers another question. One that has them and another scale (empty: any will do) or
-    other `settings` may support a direction, never a number.
+    The subjects of one variant name the same settings.
     """
 
-    name: str
-    says: str
-    scale: str
-    needs: Point
-    settings: Point
-
-    @cached_property
-    def point(self) -> Point:
-        """All settings that a row of this protocol has."""
-        return Point({**self.needs, **self.settings})
-
-    def is_related(self, row: Row) -> bool:
-        """Whether a row answers the question at all."""
-        return row.scale != "smoke" and _has(row, self.needs)
-
-    def fits(self, row: Row) -> bool:
-        """Whether a row was measured as published."""
-        return self.scale in {"", row.scale} and _has(row, self.point)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A variant, and the axis value where it does not stand at all of its claim's."""
-
     variant: str
-    at: Setting | None = None
+    at: At | None = None
 
 
 @dataclass(frozen=True)
@@ -72,13 +52,13 @@ class Value:
     """Each of the variants has this number at each of the points.
 
     The tolerance is the larger of `absolute` and `relative` of the value. Outside of it, a number above `above` or
-    below `below` has at least the right direction.
+    below `below` has at least the right direction. Without a `value`, one of the two is all that was published.
     """
 
     variants: tuple[str, ...]
     at: tuple[Setting, ...]
     quantity: str
-    value: float
+    value: float | None
     absolute: float = 0.0
     relative: float = 0.0
     above: float | None = None
@@ -98,6 +78,17 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The number of `variant` less that of `less` is `value`, within `absolute`."""
+
+    variant: str
+    less: str
+    quantity: str
+    value: float
+    absolute: float
+
+
+@dataclass(frozen=True)
 class Order:
     """Each member of a group beats all members of the groups behind it, at each of the points.
 
@@ -107,7 +98,7 @@ class Order:
     """
 
     groups: tuple[tuple[Subject, ...], ...]
-    at: tuple[Setting, ...]
+    at: tuple[At, ...]
     quantity: str
     better: Better
     equal_at_most: float
@@ -152,7 +143,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ending:
-    """The cases of each variant end like this at each of the points; at `most` (a share), the direction is right."""
+    """The cases of each variant end like this at each of the points, if it names some.
+
+    Where `most` (a share) of them do, the direction is right.
+    """
 
     variants: tuple[str, ...]
     at: tuple[Setting, ...]
@@ -160,12 +154,16 @@ class Ending:
     most: float = MOST
 
 
-Kind = Value | Ratio | Order | Threshold | Curve | Ending
+Kind = Value | Ratio | Difference | Order | Threshold | Curve | Ending
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One published statement. `point` are settings that its cases have beside the protocol's; `axis` is the suite's."""
+    """One published statement. `point` are settings that its cases have beside the protocol's; `axis` is the suite's.
+
+    A number that counting words does better compares nothing, but for those of `failing`: variants that the statement
+    says to fail.
+    """
 
     id: str
     says: str
@@ -176,10 +174,11 @@ class Claim:
     point: Point
     test: Kind
     note: str
+    failing: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
-        """The word for what is claimed: value, ratio, order, threshold, curve or ending."""
+        """The word for what is claimed: value, ratio, difference, order, threshold, curve or ending."""
         return type(self.test).__name__.lower()
 
     @property
@@ -190,6 +189,8 @@ class Claim:
                 named = [subject.variant for group in groups for subject in group]
             case Ratio(variant=variant, over=over):
                 named = [variant, over]
+            case Difference(variant=variant, less=less):
+                named = [variant, less]
             case Curve(variant=variant):
                 named = [variant]
             case Value() | Threshold() | Ending():
@@ -197,14 +198,38 @@ class Claim:
         return tuple(dict.fromkeys(named))
 
     @property
-    def points(self) -> tuple[Setting, ...]:
-        """The axis values that it speaks of; none where it holds at any."""
+    def points(self) -> tuple[At, ...]:
+        """The points that it speaks of; none where it holds at any."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.points_of.values())))
+
+    @cached_property
+    def points_of(self) -> Mapping[str, tuple[At, ...]]:
+        """The points at which it speaks of each of its variants; none where it does at any."""
+        return {variant: tuple(dict.fromkeys(self._points_of(variant))) for variant in self.variants}
+
+    def _points_of(self, variant: str) -> Iterator[At]:
         match self.test:
             case Order(groups=groups, at=at):
-                named = [subject.at for group in groups for subject in group if subject.at is not None]
-                return tuple(dict.fromkeys((*at, *named)))
+                for subject in (subject for group in groups for subject in group if subject.variant == variant):
+                    yield from at if subject.at is None else (subject.at,)
+            case Difference():
+                return
             case _:
-                return self.test.at
+                yield from self.test.at
+
+    def place(self, variant: str, point: Point) -> At | None:
+        """Where a case of one of its variants at `point` stands among its points; None where it names none for that variant."""
+        points = self.points_of[variant]
+        if points and isinstance(points[0], Point):
+            return Point({name: point[name] for name in points[0] if name in point})
+        return point.get(self.axis) if points else None
+
+    def asks(self, variant: str, point: Point) -> bool:
+        """Whether it speaks of a case of `variant` at `point`, as far as its own settings go."""
+        points = self.points_of.get(variant)
+        if points is None or differences(self.point, point):
+            return False
+        return not points or self.place(variant, point) in points
 
 
 @dataclass(frozen=True)
@@ -217,40 +242,54 @@ class Remark:
 
 
 @cache
-def protocols() -> Mapping[str, Protocol]:
-    """The protocols that claims hold under, by name."""
-    return {
-        one["name"]: Protocol(
-            one["name"], one["says"], one.get("scale", ""), Point(one.get("needs")), Point(one.get("settings"))
-        )
-        for file in _files()
-        for one in file.get("protocol", ())
-    }
-
-
-@cache
 def claims() -> tuple[Claim, ...]:
     """All claims, in the order of the paper."""
     return tuple(
-        _claim(part, one) for file in _files() for part in file.get("part", ()) for one in part.get("claims", ())
+        claim
+        for file in claim_files()
+        for part in file.get("part", ())
+        for claim in (*_cells(part), *(_claim(part, one) for one in part.get("claims", ())))
     )
 
 
 @cache
 def remarks() -> tuple[Remark, ...]:
     """All remarks, in the order of their files."""
-    return tuple(Remark(**one) for file in _files() for one in file.get("remark", ()))
+    return tuple(Remark(**one) for file in claim_files() for one in file.get("remark", ()))
 
 
-def _has(row: Row, settings: Point) -> bool:
-    return all(row.point.get(name) == value for name, value in settings.items())
+def _cells(part: Mapping[str, Any]) -> Iterator[Claim]:
+    """A claim for each number of the tables that a part names."""
+    for cells in part.get("cells", ()):
+        for one in printed():
+            if one.table == cells["table"]:
+                yield _cell(part, cells, one)
 
 
-@cache
-def _files() -> tuple[Mapping[str, Any], ...]:
-    folder = resources.files("attnbench.reports.published")
-    found = sorted((one for one in folder.iterdir() if one.name.endswith("_claims.toml")), key=lambda one: one.name)
-    return tuple(tomllib.loads(one.read_text(encoding="utf-8")) for one in found)
+def _cell(part: Mapping[str, Any], cells: Mapping[str, Any], one: Published) -> Claim:
+    where = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in one.own.items())
+    what = part["called"][one.metric]
+    subject = f"{one.variant} ({where})" if where else one.variant
+    protocol = protocols()[one.protocol]
+    beside = {name: value for name, value in one.point.items() if name not in protocol.point_of(one.variant)}
+    tolerance = {"above": one.value} if one.is_bound else {"relative": float(cells["relative"])}
+    return Claim(
+        id="-".join((one.suite, *filter(None, map(_slug, (one.table, one.variant, where, what))))),
+        says=f"{one.table}: the {what} of {subject} is {f'above {one.value:g}' if one.is_bound else f'{one.value:.1f}'}.",
+        source=one.source,
+        suite=one.suite,
+        axis=part["axis"],
+        protocol=protocol,
+        point=Point(beside),
+        test=Value((one.variant,), (), one.metric, None if one.is_bound else one.value, **tolerance),
+        note=cells.get("note", ""),
+        failing=(one.variant,) if one.is_bound else (),
+    )
+
+
+def _slug(text: str) -> str:
+    """A text as a part of an id: "Table 2, small" -> "table-2-small"."""
+    return "-".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split())
 
 
 def _claim(part: Mapping[str, Any], one: Mapping[str, Any]) -> Claim:
@@ -265,12 +304,14 @@ def _claim(part: Mapping[str, Any], one: Mapping[str, Any]) -> Claim:
         point=Point(values.get("point")),
         test=_KINDS[values["kind"]](values),
         note=values.get("note", ""),
+        failing=tuple(values.get("failing", ())),
     )
 
 
 def _value(one: Mapping[str, Any]) -> Value:
     tolerance = {name: float(one[name]) for name in ("absolute", "relative", "above", "below") if name in one}
-    return Value(_variants(one), _points(one.get("at", ())), one["quantity"], float(one["value"]), **tolerance)
+    value = float(one["value"]) if "value" in one else None
+    return Value(_variants(one), _points(one.get("at", ())), one["quantity"], value, **tolerance)
 
 
 def _ratio(one: Mapping[str, Any]) -> Ratio:
@@ -279,10 +320,16 @@ def _ratio(one: Mapping[str, Any]) -> Ratio:
     )
 
 
+def _difference(one: Mapping[str, Any]) -> Difference:
+    return Difference(
+        one["variant"], one["less"], one["quantity"], float(one["value"]), float(one.get("absolute", 0.0))
+    )
+
+
 def _order(one: Mapping[str, Any]) -> Order:
     return Order(
         tuple(tuple(_subjects(group)) for group in one["order"]),
-        _points(one.get("at", ())),
+        _places(one.get("at", ())),
         one["quantity"],
         one["better"],
         float(one.get("equal_at_most", "-inf")),
@@ -308,12 +355,13 @@ def _curve(one: Mapping[str, Any]) -> Curve:
 
 
 def _ending(one: Mapping[str, Any]) -> Ending:
-    return Ending(_variants(one), _points(one["at"]), Status(one["status"]), float(one.get("most", MOST)))
+    return Ending(_variants(one), _points(one.get("at", ())), Status(one["status"]), float(one.get("most", MOST)))
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], Kind]] = {
     "value": _value,
     "ratio": _ratio,
+    "difference": _difference,
     "order": _order,
     "threshold": _threshold,
     "curve": _curve,
@@ -327,7 +375,18 @@ def _variants(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _subjects(group: Iterable[str | Mapping[str, Any]]) -> Iterator[Subject]:
     for one in [group] if isinstance(group, str | Mapping) else group:
-        yield Subject(one) if isinstance(one, str) else Subject(one["variant"], one["at"])
+        if isinstance(one, str):
+            yield Subject(one)
+        else:
+            (at,) = _places([one["at"]]) if "at" in one else (None,)
+            yield Subject(one["variant"], at)
+
+
+def _places(given: Iterable[Any] | Mapping[str, Any]) -> tuple[At, ...]:
+    """As `_points`, and {positions = "none"} in a list as settings."""
+    if isinstance(given, Mapping):
+        return _points(given)
+    return tuple(Point(one) if isinstance(one, Mapping) else one for one in given)
 
 
 def _points(given: Iterable[Setting] | Mapping[str, Any]) -> tuple[Setting, ...]:

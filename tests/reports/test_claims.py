@@ -8,6 +8,7 @@ from importlib import resources
 import pytest
 
 from attnbench.harness.metrics import METRICS
+from attnbench.harness.spec import Point
 from attnbench.reports.findings import in_print, published_words
 from attnbench.reports.published import logged_runs
 from attnbench.reports.published.claims import (
@@ -19,9 +20,9 @@ from attnbench.reports.published.claims import (
     Subject,
     Threshold,
     claims,
-    protocols,
     remarks,
 )
+from attnbench.reports.published.protocol import protocols
 from attnbench.reports.verdicts import Ruling, ruling_of
 
 CLAIMS = {claim.id: claim for claim in claims()}
@@ -195,6 +196,22 @@ def test_the_protocol_of_the_logs_is_the_paper_scale_under_the_released_code():
         "protocol": "code",
         "target": 0.001,
     }
+
+
+def test_a_protocol_like_another_has_its_settings_but_needs_of_its_own():
+    small, direction = protocols()["small"], protocols()["small-direction"]
+    assert direction.point == small.point
+    assert (dict(direction.needs), direction.scale) == ({}, small.scale)
+    medium = protocols()["medium"]
+    changed = {name for name, value in medium.point.items() if small.point[name] != value}
+    assert changed == {"width", "key_width", "context", "batch", "steps"}
+
+
+def test_the_subjects_of_one_variant_name_the_same_settings():
+    for claim in claims():
+        for variant, points in claim.points_of.items():
+            named = {tuple(at) if isinstance(at, Point) else claim.axis for at in points}
+            assert len(named) <= 1, (claim.id, variant)
 
 
 def test_an_order_holds_its_groups_best_first():

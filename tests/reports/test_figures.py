@@ -88,6 +88,12 @@ def test_text_takes_the_colour_of_its_surroundings_and_the_background_is_left_op
     assert "#ffffff" not in figure.svg
 
 
+def test_a_published_bound_is_no_point_of_a_curve(made, curves):
+    bound = [replace(one, is_bound=True) for one in published()]
+    (figure,) = drawn(curves, made.capacity, bound)
+    assert "published" not in texts(figure.svg)
+
+
 def test_published_curves_are_dotted_behind_the_measured_ones(made, curves):
     (without,) = drawn(curves, made.capacity)
     (figure,) = drawn(curves, made.capacity, published())

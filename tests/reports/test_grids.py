@@ -174,6 +174,14 @@ def test_a_published_number_of_another_setting_is_not_shown(made):
     assert table.lines[0].cells[0].published is None
 
 
+def test_a_number_of_which_only_a_bound_was_published_says_so(made):
+    point = Point(pairs=20, key_width=64)
+    theirs = Published("capacity", "linear", point, "retrieval_loss", 260, "A paper", "seed 1", is_bound=True)
+    rows = made.attempt("capacity", "linear", made.pairs(20), {"retrieval_loss": 300.0})
+    (table,) = tables(rows, made.capacity, [theirs])
+    assert table.lines[0].cells[0].published_text == "above 260"
+
+
 def test_a_suite_where_everything_failed_still_has_its_headline_table(made):
     rows = made.attempt("capacity", "a", made.pairs(20), status=Status.ERROR, reason="no")
     rows += made.attempt("capacity", "a", made.pairs(60), status=Status.TIMEOUT, reason="300 s")

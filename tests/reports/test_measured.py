@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from attnbench.harness.errors import UserError
+from attnbench.harness.errors import BadDatabase, UserError
 from attnbench.harness.rowfile import read_rows, write_rows
 from attnbench.harness.rows import Artefact, Identity, Series, Status
 from attnbench.harness.spec import Case, Point
@@ -24,7 +24,7 @@ from attnbench.harness.store import (
 )
 from attnbench.harness.store.nameless import nameless
 from attnbench.reports import measured
-from attnbench.reports.measured import is_shipped, origins, overlaid, shipped
+from attnbench.reports.measured import is_shipped, origins, overlaid, reading, shipped
 from attnbench.reports.terminal import show
 from attnbench.reports.write import write_report
 
@@ -271,3 +271,35 @@ def test_a_report_takes_shipped_rows_in_and_show_only_on_request(
     page = tmp_path / "attnbench.html"
     said = page.read_text(encoding="utf-8") if page.exists() else capsys.readouterr().out
     assert ("0.438" in said) is is_there
+
+
+def test_without_a_database_the_shipped_rows_are_all_there_is(ship):
+    ship(
+        attempt(
+            THERE, series=(Series("loss", "step", (1.0,), (0.5,)),), artefacts=(Artefact("note", "text/plain", "x"),)
+        )
+    )
+    with reading(None, measured=True) as read:
+        (row,) = read.rows()
+        assert is_shipped(row)
+        assert [run.id for run in read.runs()] == ["there"]
+        assert read.suites() == [FACTS]
+        assert list(read.series([row.attempt_id])) == list(read.artefacts([row.attempt_id])) == [row.attempt_id]
+        assert read.series([1]) == read.artefacts([1]) == {}
+
+
+def test_a_database_is_read_with_the_shipped_rows_or_without_and_must_be_there(store, ship, tmp_path):
+    own(store, attempt(HERE, 0.5))
+    ship(attempt(THERE, 0.125, variant="delta"))
+    for measured_too, expected in ((True, 2), (False, 1)):
+        with reading(tmp_path / "mine.db", measured=measured_too) as read:
+            assert len(read.rows()) == expected
+    with pytest.raises(BadDatabase, match="no database at"), reading(tmp_path / "gone.db", measured=True):
+        pass
+
+
+def test_a_page_without_a_database_says_that_its_rows_were_shipped(ship, tmp_path):
+    ship(attempt(THERE, 0.4375))
+    said = write_report(None, tmp_path / "page.html", measured=True).read_text(encoding="utf-8")
+    assert "0.438" in said
+    assert "from the rows shipped with attnbench. Every number is one of those;" in " ".join(said.split())

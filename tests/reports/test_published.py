@@ -1,10 +1,13 @@
 """The published numbers, against values copied by hand from the paper and its logs."""
 
+from collections import Counter
+
 import pytest
 
 from attnbench.harness.metrics import METRICS
 from attnbench.harness.spec import Point
 from attnbench.reports.published import find, published
+from attnbench.reports.published.protocol import protocols
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,6 @@ def test_the_logs_say_what_was_read_in_them(suite, variant, metric, point, value
 @pytest.mark.parametrize(
     ("suite", "variant", "metric", "point", "value"),
     [
-        ("language_modelling", "softmax", "word_perplexity", {"context": 256, "width": 128, "split": "test"}, 34.1),
-        ("language_modelling", "delta", "word_perplexity", {"context": 384, "width": 256, "split": "valid"}, 29.7),
-        (
-            "language_modelling",
-            "performer-m8",
-            "word_perplexity",
-            {"context": 256, "width": 128, "split": "test"},
-            39.6,
-        ),
         ("speed", "linear", "training_tokens_per_second", {"tokens": 256, "width": 128}, 66000),
         ("memory", "softmax", "training_peak_bytes", {"tokens": 256, "width": 128}, 17e9),
     ],
@@ -55,6 +49,65 @@ def test_the_tables_say_what_the_paper_prints(suite, variant, metric, point, val
     found = find(published(), suite, variant, metric, Point({**point, "data": "wikitext-103"}))
     assert found is not None
     assert found.value == value
+
+
+SMALL, MEDIUM, CARRIED = (protocols()[name] for name in ("small", "medium", "carried"))
+POSITIONS, NO_POSITIONS = Point(positions="sinusoidal"), Point(positions="none")
+
+
+@pytest.mark.parametrize(
+    ("suite", "protocol", "variant", "own", "validation", "test"),
+    [
+        # Table 2
+        ("language_modelling", SMALL, "softmax", POSITIONS, 33.0, 34.1),
+        ("language_modelling", SMALL, "linear", POSITIONS, 37.1, 38.3),
+        ("language_modelling", SMALL, "delta", POSITIONS, 34.1, 35.5),
+        ("language_modelling", SMALL, "performer-m8", POSITIONS, 39.0, 39.6),
+        ("language_modelling", SMALL, "performer-m8+delta", POSITIONS, 36.1, 37.2),
+        ("language_modelling", MEDIUM, "softmax", POSITIONS, 27.9, 29.6),
+        ("language_modelling", MEDIUM, "linear", POSITIONS, 31.1, 33.0),
+        ("language_modelling", MEDIUM, "delta", POSITIONS, 29.7, 31.5),
+        ("language_modelling", MEDIUM, "performer-m16", POSITIONS, 32.2, 33.8),
+        ("language_modelling", MEDIUM, "performer-m16+delta", POSITIONS, 30.0, 31.8),
+        # Table 3
+        ("language_modelling", MEDIUM, "delta+attnnorm", POSITIONS, 30.4, 32.1),
+        ("language_modelling", MEDIUM, "delta+attnnorm", NO_POSITIONS, 29.2, 31.2),
+        ("language_modelling", MEDIUM, "delta", NO_POSITIONS, 28.1, 31.1),
+        # Table 4
+        ("unbounded_context", CARRIED, "linear", Point(), 260, 260),
+        ("unbounded_context", CARRIED, "delta", Point(), 27.8, 29.4),
+        ("unbounded_context", CARRIED, "xl", Point(evaluation_memory=15, evaluation_context=1), 65.7, 65.5),
+        ("unbounded_context", CARRIED, "xl", Point(evaluation_memory=64, evaluation_context=64), 29.3, 30.1),
+        ("unbounded_context", CARRIED, "xl", Point(evaluation_memory=128, evaluation_context=128), 26.4, 27.4),
+        ("unbounded_context", CARRIED, "xl", Point(evaluation_memory=384, evaluation_context=384), 24.6, 25.5),
+        # Table 5
+        ("language_modelling", SMALL, "performer-m16", POSITIONS, 38.0, 38.8),
+        ("language_modelling", SMALL, "performer-m16+delta", POSITIONS, 36.0, 37.0),
+        ("language_modelling", SMALL, "dpfp-nu1", POSITIONS, 37.7, 38.8),
+        ("language_modelling", SMALL, "dpfp-nu1+delta", POSITIONS, 33.9, 35.0),
+    ],
+)
+def test_perplexities_are_those_of_the_tables(suite, protocol, variant, own, validation, test):
+    point = Point({**protocol.point_of(variant), **own})
+    found = [
+        find(published(), suite, variant, metric, point) for metric in ("validation_word_perplexity", "word_perplexity")
+    ]
+    assert [one.value for one in found if one] == [validation, test]
+    assert [one.is_bound for one in found if one] == [variant == "linear" and suite == "unbounded_context"] * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"data": "web-bible"}, {"steps": 1000}, {"stride": 64}, {"context": 128}, {"width": 64}, {"positions": "none"}],
+)
+def test_a_perplexity_stands_beside_no_case_of_another_text_size_or_training(other):
+    point = Point({**SMALL.point, **POSITIONS, **other})
+    assert find(published(), "language_modelling", "linear", "word_perplexity", point) is None
+
+
+def test_each_number_belongs_to_one_place():
+    places = Counter((one.suite, one.variant, one.metric, one.point) for one in published())
+    assert set(places.values()) == {1}
 
 
 def test_bleu_is_there_for_every_row_of_table_1():

@@ -14,7 +14,8 @@ from attnbench.harness.spec import Case, Point
 from attnbench.harness.store import Run, Store
 from attnbench.reports.agreement import LOGGED
 from attnbench.reports.page import page
-from attnbench.reports.published.claims import Protocol, Threshold, claims
+from attnbench.reports.published.claims import Threshold, claims
+from attnbench.reports.published.protocol import Protocol
 from attnbench.reports.verdict_board import as_text, because, print_board, show_verdicts, verdict_board
 from attnbench.reports.verdicts import Ruling, Verdict
 
@@ -53,7 +54,8 @@ def test_a_board_may_be_of_some_suites_alone(rows):
 
 
 def test_a_suite_that_no_claim_is_of_is_refused_with_the_nearest():
-    with pytest.raises(UnknownSuite, match=r"suite 'capcity'\. Known: capacity, rewrite\. Did you mean 'capacity'\?"):
+    known = "capacity, language_modelling, rewrite, unbounded_context"
+    with pytest.raises(UnknownSuite, match=rf"suite 'capcity'\. Known: {known}\. Did you mean 'capacity'\?"):
         verdict_board([], ["capcity"])
 
 
@@ -71,6 +73,14 @@ def test_a_narrow_terminal_shows_it_all_the_same(rows):
     shown = text_of(verdict_board(rows, ["rewrite"]), width=80)
     assert max(map(len, shown.splitlines())) <= 80
     assert "○ not measured" in shown
+
+
+def test_the_suites_stand_in_the_order_of_the_paper_and_their_remarks_with_them():
+    board = verdict_board([])
+    suites = list(dict.fromkeys(one.claim.suite for one in board.verdicts))
+    assert suites == ["capacity", "rewrite", "language_modelling", "unbounded_context"]
+    chosen = verdict_board([], ["unbounded_context"])
+    assert {one.id for one in chosen.remarks} == {"xl-half-the-steps", "xl-state-plus", "state-without-sums"}
 
 
 def test_json_has_counts_verdicts_and_remarks(rows):
@@ -186,3 +196,37 @@ def test_the_command_refuses_a_suite_that_there_is_not(attnbench):
     code, out, err = attnbench("verdicts", "capcity")
     assert (code, out) == (2, "")
     assert err.startswith("attnbench: UnknownSuite: no published claim is of suite 'capcity'.")
+
+
+@pytest.fixture
+def nowhere(attnbench, tmp_path):
+    """The same command where nothing has been run yet."""
+    (tmp_path / "attnbench.db").unlink()
+    return attnbench
+
+
+def test_without_a_database_the_shipped_rows_answer_and_one_line_says_so(nowhere, tmp_path):
+    code, out, err = nowhere("verdicts", "capacity", "--json")
+    assert code == 0
+    assert json.loads(out)["counts"]["reproduced"] > 0
+    assert (
+        err
+        == "no database at attnbench.db yet, so these are the rows shipped with attnbench; `attnbench run` measures\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--no-measured",), ("--db", "attnbench.db"), ("--db", "sqlite:///attnbench.db")]
+)
+def test_a_database_that_was_named_or_is_all_there_may_be_must_exist(nowhere, arguments):
+    code, out, err = nowhere("verdicts", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("attnbench: BadDatabase: no database at ")
+
+
+def test_a_database_named_in_the_environment_must_exist(nowhere, monkeypatch):
+    monkeypatch.setenv("ATTNBENCH_DB", "gone.db")
+    code, _, err = nowhere("verdicts")
+    assert code == 2
+    assert err.startswith("attnbench: BadDatabase: no database at gone.db")

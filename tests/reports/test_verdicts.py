@@ -12,15 +12,16 @@ from attnbench.reports.agreement import LOGGED
 from attnbench.reports.published.claims import (
     Claim,
     Curve,
+    Difference,
     Ending,
     Order,
-    Protocol,
     Ratio,
     Subject,
     Threshold,
     Value,
     claims,
 )
+from attnbench.reports.published.protocol import Protocol
 from attnbench.reports.verdicts import Ruling, verdict, verdicts
 
 PROTOCOL = Protocol("test", "as published", "paper", Point(key_width=64), Point(protocol="code"))
@@ -95,6 +96,48 @@ def test_a_value_at_no_point_is_read_from_any(measured):
     width = claim(Value(("linear",), (), "feature_width", 64))
     assert ruling(width, measured("linear", {20: 64.0, 600: 64.0}, metric="feature_width")) is Ruling.REPRODUCED
     assert ruling(width, measured("linear", {20: 128.0}, metric="feature_width")) is Ruling.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("bound", "loss", "expected", "why"),
+    [
+        ({"above": 0.4}, 0.5, Ruling.REPRODUCED, "1 of 1 above 0.4"),
+        ({"above": 0.4}, 0.4, Ruling.CONTRADICTED, "0 of 1 above 0.4; not linear 0.400 at 20"),
+        ({"below": 0.4}, 0.3, Ruling.REPRODUCED, "1 of 1 below 0.4"),
+        ({"below": 0.4}, 0.5, Ruling.CONTRADICTED, "0 of 1 below 0.4; not linear 0.500 at 20"),
+        ({"above": 0.1, "below": 0.4}, 0.3, Ruling.REPRODUCED, "1 of 1 above 0.1 and below 0.4"),
+    ],
+)
+def test_of_a_value_of_which_only_a_bound_was_published_the_bound_is_the_claim(measured, bound, loss, expected, why):
+    found = verdict(claim(Value(("linear",), (20,), LOSS, None, **bound)), measured("linear", {20: loss}))
+    assert (found.ruling, found.why) == (expected, why)
+    assert why.endswith(found.published) or f"{found.published};" in why
+
+
+def test_a_run_that_diverged_is_above_any_bound(measured):
+    test = claim(Value(("linear",), (20,), LOSS, None, above=0.4))
+    assert ruling(test, measured("linear", {20: 0.1}, status=Status.DIVERGED)) is Ruling.REPRODUCED
+
+
+# Difference.
+
+MORE = claim(Difference("delta", "linear", "parameters", 16000, 500))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [(116_384, Ruling.REPRODUCED), (120_000, Ruling.DIRECTION_ONLY), (99_000, Ruling.CONTRADICTED)],
+)
+def test_a_difference_has_its_direction_on_the_published_side_of_zero(measured, parameters, expected):
+    # 116,384 - 100,000 = 16,384, within 500 of 16,000; 20,000 is not; -1,000 is below zero
+    rows = measured("delta", {20: parameters}, metric="parameters")
+    rows += measured("linear", {20: 100_000}, metric="parameters")
+    found = verdict(MORE, rows)
+    assert (found.ruling, found.published) == (expected, "16,000 ± 500")
+
+
+def test_a_difference_needs_both_numbers(measured):
+    assert ruling(MORE, measured("delta", {20: 116_384}, metric="parameters")) is Ruling.NOT_MEASURED
 
 
 # Ratio.
@@ -175,6 +218,30 @@ def test_an_order_may_be_of_points_of_one_variant(measured):
     grows = order([Subject("a", 20)], [Subject("a", 60)], [Subject("a", 100)], at=())
     assert ruling(grows, measured("a", {20: 0.1, 60: 0.2, 100: 0.3})) is Ruling.REPRODUCED
     assert ruling(grows, measured("a", {20: 0.3, 60: 0.2, 100: 0.1})) is Ruling.CONTRADICTED
+
+
+def test_an_order_may_be_of_points_that_differ_in_several_settings_beside_a_variant_at_any(measured):
+    near, far = (Point(pairs=at, batch=batch) for at, batch in ((20, 32), (20, 64)))
+    test = order([Subject("a", near)], ["b"], [Subject("a", far)], at=())
+    rows = measured("a", {20: 0.1}) + measured("a", {20: 0.3}, batch=64) + measured("b", {60: 0.2}, batch=16)
+    # of another batch, or with other pairs: neither of the two
+    rows += measured("a", {20: 0.9}, batch=128) + measured("a", {60: 0.9}, batch=64)
+    found = verdict(test, rows)
+    assert found.ruling is Ruling.REPRODUCED
+    assert found.measured == "a 0.100 at batch 32 and pairs 20, b 0.200, a 0.300 at batch 64 and pairs 20"
+
+
+def test_an_order_at_points_of_several_settings_is_compared_at_each(measured):
+    test = order(["a"], ["b"], at=(Point(batch=32), Point(batch=64)))
+    rows = [
+        row
+        for batch in (32, 64)
+        for name, loss in (("a", 0.1), ("b", 0.2))
+        for row in measured(name, {20: loss}, batch=batch)
+    ]
+    found = verdict(test, rows)
+    assert (found.ruling, found.why) == (Ruling.REPRODUCED, "2 of 2 in this order")
+    assert found.measured == "at batch 32: a 0.100, b 0.200; at batch 64: a 0.100, b 0.200"
 
 
 def test_the_worst_a_run_can_do_is_diverge(measured):
@@ -323,6 +390,12 @@ def test_an_ending_is_reproduced_where_the_cases_end_so(measured, statuses, expe
     assert ruling(test, rows) is expected
 
 
+def test_an_ending_at_no_point_is_read_from_any(measured):
+    test = claim(Ending(("a",), (), Status.DIVERGED))
+    assert ruling(test, measured("a", {60: 0.1}, status=Status.DIVERGED)) is Ruling.REPRODUCED
+    assert ruling(test, measured("a", {60: 0.1})) is Ruling.CONTRADICTED
+
+
 # Protocols.
 
 NEVER = claim(Threshold(("linear",), (), (20, 40), LOSS, 0.001))
@@ -364,6 +437,29 @@ def test_smoke_rows_and_keys_of_another_width_answer_nothing(measured):
 def test_a_claim_of_no_particular_scale_takes_any(measured):
     anywhere = replace(NEVER, protocol=Protocol("any", "any", "", Point(key_width=64), Point()))
     assert ruling(anywhere, measured("linear", {20: 0.1, 40: 0.2}, scale="quick")) is Ruling.REPRODUCED
+
+
+def test_a_protocol_may_be_read_from_some_scales_alone(measured):
+    some = replace(NEVER, protocol=replace(PROTOCOL, scales=("standard", "paper")))
+    rows = {20: 0.1, 40: 0.2}
+    assert ruling(some, measured("linear", rows, scale="quick")) is Ruling.NOT_MEASURED
+    assert ruling(some, measured("linear", rows, scale="standard")) is Ruling.DIRECTION_ONLY
+    assert ruling(some, measured("linear", rows)) is Ruling.REPRODUCED
+
+
+def test_a_variant_may_have_been_published_with_settings_of_its_own(measured):
+    own = replace(PROTOCOL, settings=Point(protocol="code", batch=32), settings_for={"b": Point(batch=64)})
+    test = replace(order(["a"], ["b"]), protocol=own)
+    rows = measured("a", {20: 0.1}) + measured("b", {20: 0.2}, batch=64)
+    assert ruling(test, rows) is Ruling.REPRODUCED
+    assert ruling(test, measured("a", {20: 0.1}) + measured("b", {20: 0.2})) is Ruling.NOT_MEASURED
+
+
+def test_another_protocol_is_told_by_some_settings_and_the_others_are_counted(measured):
+    settings = Point(protocol="code", batch=64, patience=3, target=0.5)
+    some = replace(NEVER, protocol=replace(PROTOCOL, settings=settings, tells=("batch",)))
+    found = verdict(some, measured("linear", {20: 0.1, 40: 0.2}))
+    assert found.why.startswith("another protocol (paper scale, batch=32 and 2 more settings): ")
 
 
 def test_settings_of_the_claim_choose_its_rows(measured):

@@ -1,4 +1,4 @@
-"""What the sections on the synthetic tasks say beyond the tables of their metrics, in reading order."""
+"""What the sections on suites with curves say beyond the tables of their metrics, in reading order."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +11,7 @@ from attnbench.reports.palette import Look
 from attnbench.reports.passage import Passage
 from attnbench.reports.protocols import protocols_passage
 from attnbench.reports.tables import SuiteFacts
+from attnbench.reports.text_curves import text_passage
 
 
 def passages(
@@ -35,4 +36,4 @@ def passages(
             *protocols_passage(rows, suite),
             *against_passage(rows, suite, looks, prefix),
         )
-    return ()
+    return text_passage(rows, suite, looks, curves, prefix)
