@@ -48,7 +48,11 @@ def test_every_name_in_the_table_of_variants_is_legal() -> None:
 @pytest.mark.parametrize(
     "command",
     sorted(
-        set(re.findall(r"attnbench (run|check|ls|show|report|verdicts|export|import|new variant|data fetch)", README))
+        set(
+            re.findall(
+                r"attnbench (run|plan|check|ls|show|report|verdicts|export|import|new variant|data fetch)", README
+            )
+        )
     ),
 )
 def test_every_command_in_the_readme_exists(command: str) -> None:
