@@ -5,11 +5,14 @@ Each command imports what it needs when it runs, so that help and reading comman
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnbench.variants.errors import UserError
+
+if TYPE_CHECKING:
+    from attnbench.harness.plan import Request
 
 DATABASE = "attnbench.db"
 INTERRUPTED = 130
@@ -88,20 +91,10 @@ def run(
     Exits with 1 if a case ended as wrong, out_of_memory, timeout or error; with 2 for a mistake in what was asked;
     with 130 after Ctrl-C.
     """
-    from attnbench.harness.plan import Request, parse_settings
     from attnbench.harness.running import Options, run_suites
     from attnbench.suites import find_suites
 
-    request = Request(
-        suites=tuple(suites or ()),
-        variants=tuple(variant or ()),
-        forms=tuple(form or ()),
-        scale=scale,
-        seeds=tuple(seed or ()),
-        device=device,
-        settings=parse_settings(setting or ()),
-        only=parse_settings(only or ()),
-    )
+    request = _asked(suites, variant, form, scale, seed, device, setting, only)
     if report is not None:
         from attnbench.reports.write import check_report
 
@@ -141,22 +134,11 @@ def plan_costs(
     """
     from rich.console import Console
 
-    from attnbench.harness.plan import Request, parse_settings
     from attnbench.harness.planning import Wishes, plan_suites
     from attnbench.suites import find_suites
 
-    request = Request(
-        suites=tuple(suites or ()),
-        variants=tuple(variant or ()),
-        forms=tuple(form or ()),
-        scale=scale,
-        seeds=tuple(seed or ()),
-        device=device,
-        settings=parse_settings(setting or ()),
-        only=parse_settings(only or ()),
-    )
-    source = context.get_parameter_source("db")
-    wishes = Wishes(db, tflops, probe, may_lack_database=source is not None and source.name == "DEFAULT")
+    request = _asked(suites, variant, form, scale, seed, device, setting, only)
+    wishes = Wishes(db, tflops, probe, may_lack_database=not _names_database(context))
     plan_suites(find_suites(), request, wishes, Console(), as_json=as_json)
 
 
@@ -334,10 +316,40 @@ def new_variant(
     typer.echo(f"{path}\nnext: attnbench check {path}:VARIANT; attnbench run --variant {path}:VARIANT")
 
 
+def _asked(
+    suites: list[str] | None,
+    variants: list[str] | None,
+    forms: list[str] | None,
+    scale: str,
+    seeds: list[int] | None,
+    device: str,
+    settings: list[str] | None,
+    only: list[str] | None,
+) -> "Request":
+    """What the options of `run` and `plan` ask for."""
+    from attnbench.harness.plan import Request, parse_settings
+
+    return Request(
+        suites=tuple(suites or ()),
+        variants=tuple(variants or ()),
+        forms=tuple(forms or ()),
+        scale=scale,
+        seeds=tuple(seeds or ()),
+        device=device,
+        settings=parse_settings(settings or ()),
+        only=parse_settings(only or ()),
+    )
+
+
+def _names_database(context: typer.Context) -> bool:
+    """Whether somebody said which database it is, by --db or in the environment."""
+    source = context.get_parameter_source("db")
+    return source is None or source.name != "DEFAULT"
+
+
 def _to_be_read(context: typer.Context, db: str, *, measured: bool) -> str | None:
     """The database; None, and said, where nobody named one and there is none yet, so that shipped rows are all there is."""
-    source = context.get_parameter_source("db")
-    if not measured or Path(db).exists() or source is None or source.name != "DEFAULT":
+    if not measured or Path(db).exists() or _names_database(context):
         return db
     typer.echo(
         f"no database at {db} yet, so these are the rows shipped with attnbench; `attnbench run` measures", err=True

@@ -1,6 +1,5 @@
 """Learning curves: the evaluation loss of each seed against the step, at one length (arXiv:2102.11174, Figs. 3 and 4)."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from attnbench.harness.rows import Row, Series
@@ -8,7 +7,7 @@ from attnbench.harness.spec import Setting
 from attnbench.reports.figures import Figure, svg_text
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.palette import Look
-from attnbench.reports.panels import Trajectory, trajectories_drawn
+from attnbench.reports.panels import Trajectory, drawable, trajectories_drawn
 from attnbench.reports.passage import Passage
 from attnbench.reports.tables import SuiteFacts, metric_words, order
 
@@ -91,11 +90,4 @@ def _figure(
 
 
 def _curve(curves: Mapping[int, Sequence[Series]], attempt_id: int) -> list[tuple[float, float]]:
-    """The points of an attempt's curve that a logarithm can show."""
-    return [
-        (x, y)
-        for series in curves.get(attempt_id, ())
-        if series.name == CURVE
-        for x, y in zip(series.x, series.y, strict=True)
-        if math.isfinite(y) and y > 0
-    ]
+    return drawable(curves.get(attempt_id, ()), CURVE, on_log=True)

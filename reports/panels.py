@@ -1,10 +1,11 @@
 """Drawings of other shapes than curves and points along the axis: intervals, small multiples, learning curves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnbench.harness.rows import Series
 from attnbench.reports.drawing import INK, legend_beside, tick_written
 from attnbench.reports.palette import Look
 
@@ -50,6 +51,17 @@ class Trajectory:
     label: str
     look: Look
     curves: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+
+
+def drawable(series: Iterable[Series], name: str, *, on_log: bool) -> list[tuple[float, float]]:
+    """The points of the curve of that name that an axis can show; a logarithmic one shows none at 0 or below."""
+    return [
+        (x, y)
+        for one in series
+        if one.name == name
+        for x, y in zip(one.x, one.y, strict=True)
+        if math.isfinite(y) and (y > 0 or not on_log)
+    ]
 
 
 def intervals_drawn(lines: Sequence[Interval], x_head: str, ends: tuple[float, float]) -> "Figure":

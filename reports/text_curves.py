@@ -3,7 +3,6 @@
 A variant that is asked at several points has a line for each, told apart by the settings that differ.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from attnbench.harness.rows import Row, Series
 from attnbench.reports.figures import Figure, svg_text
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.palette import Look
-from attnbench.reports.panels import Trajectory, trajectories_drawn
+from attnbench.reports.panels import Trajectory, drawable, trajectories_drawn
 from attnbench.reports.passage import Passage
 from attnbench.reports.tables import SuiteFacts, metric_words, order
 
@@ -124,11 +123,4 @@ def _label(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _curve(kind: _Kind, series: Iterable[Series]) -> list[tuple[float, float]]:
-    """The points of a curve that can be drawn."""
-    return [
-        (x, y)
-        for one in series
-        if one.name == kind.name
-        for x, y in zip(one.x, one.y, strict=True)
-        if math.isfinite(y) and (y > 0 or kind.y_scale != "log")
-    ]
+    return drawable(series, kind.name, on_log=kind.y_scale == "log")

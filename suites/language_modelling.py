@@ -50,24 +50,7 @@ SUITE = Suite(
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta", "xl"),
-            points=(
-                points.point(
-                    data="python-manual",
-                    vocabulary=512,
-                    context=32,
-                    stride=16,
-                    width=32,
-                    layers=1,
-                    heads=2,
-                    key_width=16,
-                    feed_forward=64,
-                    batch=8,
-                    steps=10,
-                    warm_up=1,
-                    learning_rate=3e-3,
-                    evaluate_every=10,
-                ),
-            ),
+            points=(points.tiny(stride=16),),
             timeout_seconds=120,
             seconds_per_case=2,
         ),

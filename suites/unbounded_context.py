@@ -44,21 +44,7 @@ def _carried(point: Point, memory: int = 0, evaluation: tuple[int, int] | None =
     return Point({**point, "positions": "none", "order": "streams", **more})
 
 
-_SMOKE = points.point(
-    data="python-manual",
-    vocabulary=512,
-    context=32,
-    width=32,
-    layers=1,
-    heads=2,
-    key_width=16,
-    feed_forward=64,
-    batch=8,
-    steps=10,
-    warm_up=1,
-    learning_rate=3e-3,
-    evaluate_every=10,
-)
+_SMOKE = points.tiny()
 _QUICK = points.point(context=64, batch=16, width=64, key_width=16, feed_forward=256, steps=500, evaluate_every=500)
 _XL = points.medium(steps=200_000, warm_up=1000)
 

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from claimed import LOSS
 
 from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import Point
+from attnbench.reports.agreement import LOGGED
 
 _ids = count(1)
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -145,3 +147,23 @@ def made() -> SimpleNamespace:
         memory=MEMORY,
         suites=SUITES,
     )
+
+
+@pytest.fixture
+def measured(made):
+    """Rows of `paper` scale under protocol=code: `measured("linear", {20: 0.1})`; several losses are of seeds 0, 1, ..."""
+
+    def rows(variant, losses, suite="capacity", metric=LOSS, *, scale="paper", seed=None, steps=None, **more):
+        settings = {**LOGGED.point, "batch": 32}
+        settings |= {name: more.pop(name) for name in list(more) if name in settings}
+        axis = {"capacity": "pairs", "rewrite": "keys"}[suite]
+        found = []
+        for at, values in losses.items():
+            for number, value in enumerate(values if isinstance(values, list) else [values]):
+                numbers = {metric: value} | ({} if steps is None else {"training_steps": steps})
+                point = Point({axis: at, **settings})
+                which = number if seed is None else seed
+                found += made.attempt(suite, variant, point, numbers, seed=which, scale=scale, **more)
+        return found
+
+    return rows

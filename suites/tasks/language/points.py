@@ -50,6 +50,20 @@ _DEFAULTS: Mapping[str, Setting] = {
     "precision": "float32",
     "evaluate_every": 800,
 }
+_TINY: Mapping[str, Setting] = {
+    "data": "python-manual",
+    "vocabulary": 512,
+    "context": 32,
+    "width": 32,
+    "layers": 1,
+    "heads": 2,
+    "key_width": 16,
+    "feed_forward": 64,
+    "steps": 10,
+    "warm_up": 1,
+    "learning_rate": 3e-3,
+    "evaluate_every": 10,
+}
 _PUBLISHED: Mapping[str, Setting] = {
     "data": "wikitext-103",
     "tokeniser": "words",
@@ -74,6 +88,11 @@ _PUBLISHED: Mapping[str, Setting] = {
 def point(**changed: Setting) -> Point:
     """The default settings, some changed or added."""
     return Point({**_DEFAULTS, **changed})
+
+
+def tiny(**changed: Setting) -> Point:
+    """A model of seconds, on a text that comes with Python."""
+    return point(**{**_TINY, **changed})
 
 
 def small(**changed: Setting) -> Point:
