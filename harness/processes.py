@@ -77,10 +77,6 @@ class Processes:
         self._add_up(sums)
         return tuple(sums.tolist())
 
-    def total(self, number: float) -> float:
-        """The sum over all processes of a number."""
-        return self.totals(number)[0]
-
     def average_gradients(self, parameters: Iterable[Parameter]) -> None:
         """Put the mean over all processes in place of each gradient.
 

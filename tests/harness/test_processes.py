@@ -130,7 +130,7 @@ def test_one_process_has_all_to_itself() -> None:
     ALONE.average_gradients([one, other])
     assert ALONE.is_first
     assert ALONE.share([1, 2, 3]) == [1, 2, 3]
-    assert (ALONE.total(0.5), ALONE.totals(1.0, 2.0)) == (0.5, (1.0, 2.0))
+    assert ALONE.totals(1.0, 2.0) == (1.0, 2.0)
     assert (ALONE.from_first("a"), ALONE.gathered("a")) == ("a", ["a"])
     assert (one.grad.tolist(), other.grad) == ([1.0, 2.0], None)
 
@@ -155,7 +155,7 @@ def test_a_connection_that_broke_is_a_process_that_was_lost(monkeypatch: pytest.
 
     monkeypatch.setattr("torch.distributed.all_reduce", breaks)
     with pytest.raises(PeerLost, match=r"another process of this training is gone \(Connection closed by peer\)"):
-        Processes(1, 2).total(1.0)
+        Processes(1, 2).totals(1.0)
 
 
 def test_on_gpus_each_process_has_its_own() -> None:
