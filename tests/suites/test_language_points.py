@@ -55,7 +55,7 @@ def test_cutoffs_are_read_as_numbers() -> None:
     [
         ({"heads": 8}, "width is heads times key_width, here 8 x 32 = 256, got 128."),
         ({"vocabulary": 10}, "a vocabulary has room for every byte and character, so at least 400; got 10."),
-        ({"norm": "past"}, "norm is one of pre, post. Known: post, pre. Did you mean 'post'?"),
+        ({"norm": "past"}, "no norm 'past'. Known: post, pre. Did you mean 'post'?"),
         (
             {"tokeniser": "words", "cutoffs": "many"},
             "cutoffs are numbers of words with strokes between, as in 20000/40000, or 'none'; got 'many'.",

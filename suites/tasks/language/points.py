@@ -142,7 +142,7 @@ def check(point: Point) -> None:
     """Refuse settings that do not go together. Raises BadParameter."""
     for name, known in CHOICES.items():
         if point.text(name) not in known:
-            raise BadParameter(f"{name} is one of {', '.join(known)}. {did_you_mean(point.text(name), known)}")
+            raise BadParameter(f"no {name} '{point.text(name)}'. {did_you_mean(point.text(name), known)}")
     width, heads, key_width = (point.integer(name) for name in ("width", "heads", "key_width"))
     if width != heads * key_width:
         raise BadParameter(
