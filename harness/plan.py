@@ -111,11 +111,12 @@ def _asked_of(
 ) -> Iterator[Asked]:
     """The cases of one suite; `used` gets the settings of the request that it has."""
     grid = suite.grid(request.scale)
-    for seed in request.seeds or grid.seeds:
+    seeds = {name: request.seeds or grid.seeds_of(name) for name in variants}
+    for seed in dict.fromkeys([*(request.seeds or grid.seeds), *(one for own in seeds.values() for one in own)]):
         for point, names in _by_point(grid, list(variants), request, used).items():
             suite.check(point)
             by_hand = ",".join(f"{name}={point[name]}" for name in request.settings if name in point)
-            for name in names:
+            for name in (one for one in names if seed in seeds[one]):
                 address, variant = variants[name]
                 if "key_width" in point:
                     variant.check(point.integer("key_width"))

@@ -121,20 +121,25 @@ def processes_of(device: str) -> tuple[str, int]:
 class Grid:
     """What a suite asks at one scale.
 
-    `points` hold for every variant, unless `points_for` gives a variant its own. `timeout_seconds` ends one case;
-    `seconds_per_case` is a first guess for the time left shown before any case has finished.
+    `points` hold for every variant, unless `points_for` gives a variant its own; so do `seeds` and `seeds_for`.
+    `timeout_seconds` ends one case; `seconds_per_case` is a first guess for the time left shown before any case has finished.
     """
 
     variants: tuple[str, ...]
     points: tuple[Point, ...]
     seeds: tuple[int, ...] = (0,)
     points_for: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    seeds_for: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     timeout_seconds: float = 600.0
     seconds_per_case: float = 5.0
 
     def points_of(self, variant: str) -> tuple[Point, ...]:
         """The points that `variant` is asked at."""
         return self.points_for.get(variant, self.points)
+
+    def seeds_of(self, variant: str) -> tuple[int, ...]:
+        """The seeds that `variant` is run with."""
+        return self.seeds_for.get(variant, self.seeds)
 
 
 def _no_data(point: Point) -> tuple[str, ...]:

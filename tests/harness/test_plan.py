@@ -82,6 +82,16 @@ def test_a_variant_can_have_points_of_its_own() -> None:
     ]
 
 
+def test_a_variant_can_have_seeds_of_its_own_and_wishes_take_their_place() -> None:
+    one = suite(grid=Grid(("softmax", "linear"), (Point(pairs=20),), seeds=(0,), seeds_for={"linear": (0, 3)}))
+    assert [(each.case.variant, each.case.seed) for each in asked(one)] == [
+        ("softmax", 0),
+        ("linear", 0),
+        ("linear", 3),
+    ]
+    assert {each.case.seed for each in asked(one, seeds=(7,))} == {7}
+
+
 def test_references_are_planned_once_a_point_with_seed_0_and_no_address() -> None:
     planned = asked(suite(references=("unigram",)), variants=("delta",))
     references = [(str(one.case), one.address) for one in planned if one.case.variant == "unigram"]
