@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -12,8 +13,15 @@ import torch
 if TYPE_CHECKING:
     from commands import Commands
 
-# before anything imports the variants: a module that is there already keeps its annotations unchecked
-jaxtyping.install_import_hook("attnbench.variants", "beartype.beartype")
+# before anything imports the variants: a module that is there already keeps its annotations unchecked.
+# Kernels are left out, since Triton compiles a function's own text
+VARIANTS = Path(__file__).parent.parent / "variants"
+jaxtyping.install_import_hook(
+    [f"attnbench.variants.{path.stem}" for path in VARIANTS.glob("*.py")], "beartype.beartype"
+)
+
+# before anything imports a kernel, which is then run by Triton's interpreter
+os.environ["TRITON_INTERPRET"] = "1"
 
 torch.set_num_threads(1)
 
