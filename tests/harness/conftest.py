@@ -1,10 +1,12 @@
-"""What these tests share: databases."""
+"""What these tests share: databases, the command, and runs of the fake suites."""
 
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench import Bench
+from commands import Commands
 from stored import START, Clock
 
 from attnbench.harness.__main__ import main
@@ -61,3 +63,8 @@ def attnbench(
         return ending.value.code or 0, said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def bench(commands: Commands, tmp_path: Path) -> Bench:
+    return Bench(commands, tmp_path)
