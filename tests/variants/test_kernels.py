@@ -41,6 +41,7 @@ CASES = (
     Case("linear", "elu1", tokens=1, has_memory=False),
     Case("linear", "elu1", tokens=64, key_width=24, features=24, value_width=40),
     Case("linear+noattnnorm", "elu1", has_memory=False),
+    Case("fwp1991", "identity"),
     Case("dpfp-nu1", "dpfp", features=32),
     Case("dpfp-nu3", "dpfp", features=96, tokens=33),
     Case("performer-m16", "favor", features=32),
@@ -131,6 +132,18 @@ def test_kernels_give_the_same_bits_twice() -> None:
     case = Case("dpfp-nu2+delta", "dpfp", "sum", features=64)
     first, second = outcome(case, None), outcome(case, None)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_write_strengths_may_be_one_number_seen_many_times() -> None:
+    q, k, v = (torch.randn(1, 5, 2, 16, generator=seeds.generator("strengths", name)) for name in "qkv")
+    one = torch.full((1, 1, 1), 0.5).expand(1, 5, 2)
+    kernel = Kernel("elu1", "sum", False, 16, blocks_for(16, 16, 16, torch.float32))
+    for found, expected in zip(
+        delta_rule(q, k, v, one, None, None, kernel),
+        delta_rule(q, k, v, one.contiguous(), None, None, kernel),
+        strict=True,
+    ):
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("widths", [(129, 129, 64), (64, 64, 129), (64, 513, 64)])

@@ -17,7 +17,7 @@ strides (batch, token, head); kernels' own tensors are [B,H,T,...]. Products are
 import triton
 import triton.language as tl
 
-from attnbench.variants.kernels.features import features, raw
+from attnbench.variants.kernels.features import features, of_head, per_token, raw
 
 
 @triton.jit
@@ -34,8 +34,29 @@ def scaled_features(
     """phi(x)[rows, cols] times the inverse size of its row, where there is a normalisation."""
     phi = features(x, stride, R, rows, cols, T, MAP, K, D, BK, SMALLEST)
     if NORM != "none":
-        phi *= tl.load(sizes + rows, mask=rows < T, other=0.0)[:, None]
+        phi *= per_token(sizes, 1, rows, T)[:, None]
     return phi
+
+
+@triton.jit
+def state_tile(S, cols, vals, D: tl.constexpr, V: tl.constexpr):
+    """S[cols, vals] of one state [D,V]."""
+    inside = (cols[:, None] < D) & (vals[None, :] < V)
+    return tl.load(S + cols[:, None] * V + vals[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def keep_state(S, cols, vals, state, D: tl.constexpr, V: tl.constexpr):
+    """S[cols, vals] = state."""
+    inside = (cols[:, None] < D) & (vals[None, :] < V)
+    tl.store(S + cols[:, None] * V + vals[None, :], state, mask=inside)
+
+
+@triton.jit
+def keep_rows(x, stride, rows, cols, values, T, WIDTH: tl.constexpr):
+    """x[rows, cols] = values, in the type of x."""
+    inside = (rows[:, None] < T) & (cols[None, :] < WIDTH)
+    tl.store(x + rows[:, None] * stride + cols[None, :], values.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -47,7 +68,7 @@ def inverse_sizes(
     """1 / (sum of features + eps), or 1 / sqrt(sum of squares + eps), of each token: [B,H,T]."""
     rows = tl.program_id(0) * C + tl.arange(0, C)
     which = tl.program_id(1).to(tl.int64)
-    x += (which // H) * x_b + (which % H) * x_h
+    x = of_head(x, x_b, x_h, which, H)
     R += (which % H) * (D // 2) * K
     size = tl.zeros([C], tl.float32)
     for first in range(0, D, BD):
@@ -69,20 +90,17 @@ def states(
     A token adds phi(x) a^T to S and phi(x) `weights` to Z; without SCALED its weight is 1, with it `a` is multiplied by `scales`.
     """
     which = tl.program_id(2).to(tl.int64)
-    batch, head = which // H, which % H
-    x += batch * x_b + head * x_h
-    a += batch * a_b + head * a_h
-    R += head * (D // 2) * K
+    x = of_head(x, x_b, x_h, which, H)
+    a = of_head(a, a_b, a_h, which, H)
+    R += (which % H) * (D // 2) * K
     sizes, weights, scales = sizes + which * T, weights + which * T, scales + which * T
     cols = tl.program_id(0) * BD + tl.arange(0, BD)
     vals = tl.program_id(1) * BV + tl.arange(0, BV)
     count = tl.cdiv(T, C)
     S += which * (count + 1) * D * V
     Z += which * (count + 1) * D
-    tile = cols[:, None] * V + vals[None, :]
-    inside = (cols[:, None] < D) & (vals[None, :] < V)
     border = count if REVERSE else 0
-    state = tl.load(S + border * D * V + tile, mask=inside, other=0.0)
+    state = state_tile(S + border * D * V, cols, vals, D, V)
     total = tl.zeros([BD], tl.float32)
     if HAS_Z:
         total += tl.load(Z + border * D + cols, mask=cols < D, other=0.0)
@@ -92,13 +110,13 @@ def states(
         phi = scaled_features(x, x_t, R, sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
         written = raw(a, a_t, rows, vals, T, V)
         if SCALED:
-            written *= tl.load(scales + rows, mask=rows < T, other=0.0)[:, None]
+            written *= per_token(scales, 1, rows, T)[:, None]
         state += product(tl.trans(phi), written, OPERAND)
         border = n if REVERSE else n + 1
-        tl.store(S + border.to(tl.int64) * D * V + tile, state, mask=inside)
+        keep_state(S + border.to(tl.int64) * D * V, cols, vals, state, D, V)
         if HAS_Z:
             if SCALED:
-                total += tl.sum(phi * tl.load(weights + rows, mask=rows < T, other=0.0)[:, None], 0)
+                total += tl.sum(phi * per_token(weights, 1, rows, T)[:, None], 0)
             else:
                 total += tl.sum(phi, 0)
             tl.store(Z + border * D + cols, total, mask=(cols < D) & (tl.program_id(1) == 0))
@@ -115,12 +133,11 @@ def outputs(
     """What each token reads, [B,T,H,V]; with ATTENTION also the inverse of what it was divided by, `scales` [B,H,T]."""
     n = tl.program_id(0)
     which = tl.program_id(2).to(tl.int64)
-    batch, head = which // H, which % H
-    q += batch * q_b + head * q_h
-    k += batch * k_b + head * k_h
-    a += batch * a_b + head * a_h
-    o += batch * o_b + head * o_h
-    R += head * (D // 2) * K
+    q = of_head(q, q_b, q_h, which, H)
+    k = of_head(k, k_b, k_h, which, H)
+    a = of_head(a, a_b, a_h, which, H)
+    o = of_head(o, o_b, o_h, which, H)
+    R += (which % H) * (D // 2) * K
     q_sizes, k_sizes, scales = q_sizes + which * T, k_sizes + which * T, scales + which * T
     border = which * (tl.cdiv(T, C) + 1) + n
     S += border * D * V
@@ -135,10 +152,8 @@ def outputs(
         cols = first + tl.arange(0, BD)
         phi_q = scaled_features(q, q_t, R, q_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
         phi_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-        inside = (cols[:, None] < D) & (vals[None, :] < V)
-        state = tl.load(S + cols[:, None] * V + vals[None, :], mask=inside, other=0.0)
         scores += product(phi_q, tl.trans(phi_k), OPERAND)
-        read += product(phi_q, state, OPERAND)
+        read += product(phi_q, state_tile(S, cols, vals, D, V), OPERAND)
         if ATTENTION:
             total += tl.sum(phi_q * tl.load(Z + cols, mask=cols < D, other=0.0)[None, :], 1)
     scores = tl.where(within[:, None] >= within[None, :], scores, 0.0)
@@ -147,11 +162,7 @@ def outputs(
         scale = 1 / (total + tl.sum(scores, 1) + EPSILON)
         read *= scale[:, None]
         tl.store(scales + rows, scale, mask=(rows < T) & (tl.program_id(1) == 0))
-    tl.store(
-        o + rows[:, None] * o_t + vals[None, :],
-        read.to(o.dtype.element_ty),
-        mask=(rows[:, None] < T) & (vals[None, :] < V),
-    )
+    keep_rows(o, o_t, rows, vals, read, T, V)
 
 
 @triton.jit
@@ -165,12 +176,11 @@ def gradient_of_values(
     """tril(Q K^T)^T G into `d` [B,T,H,V], with HAS_STATE also K dS, the gradient of the state behind the chunk."""
     n = tl.program_id(0)
     which = tl.program_id(2).to(tl.int64)
-    batch, head = which // H, which % H
-    q += batch * q_b + head * q_h
-    k += batch * k_b + head * k_h
-    g += batch * g_b + head * g_h
-    d += batch * d_b + head * d_h
-    R += head * (D // 2) * K
+    q = of_head(q, q_b, q_h, which, H)
+    k = of_head(k, k_b, k_h, which, H)
+    g = of_head(g, g_b, g_h, which, H)
+    d = of_head(d, d_b, d_h, which, H)
+    R += (which % H) * (D // 2) * K
     q_sizes, k_sizes, scales = q_sizes + which * T, k_sizes + which * T, scales + which * T
     S += (which * (tl.cdiv(T, C) + 1) + n + 1) * D * V
     within = tl.arange(0, C)
@@ -184,16 +194,10 @@ def gradient_of_values(
         phi_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
         scores += product(phi_k, tl.trans(phi_q), OPERAND)
         if HAS_STATE:
-            inside = (cols[:, None] < D) & (vals[None, :] < V)
-            state = tl.load(S + cols[:, None] * V + vals[None, :], mask=inside, other=0.0)
-            found += product(phi_k, state, OPERAND)
+            found += product(phi_k, state_tile(S, cols, vals, D, V), OPERAND)
     scores = tl.where(within[:, None] <= within[None, :], scores, 0.0)
     read = raw(g, g_t, rows, vals, T, V)
     if SCALED:
-        read *= tl.load(scales + rows, mask=rows < T, other=0.0)[:, None]
+        read *= per_token(scales, 1, rows, T)[:, None]
     found += product(scores, read, OPERAND)
-    tl.store(
-        d + rows[:, None] * d_t + vals[None, :],
-        found.to(d.dtype.element_ty),
-        mask=(rows[:, None] < T) & (vals[None, :] < V),
-    )
+    keep_rows(d, d_t, rows, vals, found, T, V)

@@ -15,14 +15,8 @@ state, so it is found for all chunks at once; only the products with it go from 
 import triton
 import triton.language as tl
 
-from attnbench.variants.kernels.chunks import product, scaled_features
-from attnbench.variants.kernels.features import raw
-
-
-@triton.jit
-def exact(a, b):
-    """a @ b with float32 factors."""
-    return tl.dot(a, b, input_precision="tf32x3")
+from attnbench.variants.kernels.chunks import keep_rows, keep_state, product, scaled_features, state_tile
+from attnbench.variants.kernels.features import of_head, per_token, raw
 
 
 @triton.jit
@@ -34,10 +28,9 @@ def mixing(
     """N of each chunk, [B,H,T,C]. (I + b G)^-1 row by row in blocks of 16, which are then joined two by two."""
     n = tl.program_id(0)
     which = tl.program_id(1).to(tl.int64)
-    batch, head = which // H, which % H
-    k += batch * k_b + head * k_h
-    strengths += batch * s_b + head * s_h
-    R += head * (D // 2) * K
+    k = of_head(k, k_b, k_h, which, H)
+    strengths = of_head(strengths, s_b, s_h, which, H)
+    R += (which % H) * (D // 2) * K
     sizes += which * T
     N += which * T * C
     within = tl.arange(0, C)
@@ -48,7 +41,7 @@ def mixing(
         gram += product(phi, tl.trans(phi), OPERAND)
     i, j = within[:, None], within[None, :]
     gram = tl.where(i > j, gram, 0.0)
-    strength = tl.load(strengths + rows * s_t, mask=rows < T, other=0.0).to(tl.float32)
+    strength = per_token(strengths, s_t, rows, T)
     system = gram * strength[:, None]
     BLOCK: tl.constexpr = 16
     is_near = i // BLOCK == j // BLOCK
@@ -63,9 +56,9 @@ def mixing(
         width = BLOCK * 2**level
         if width <= C:
             joins = (i // width == j // width) & (i // (width // 2) > j // (width // 2))
-            inverse -= exact(exact(inverse, tl.where(joins, system, 0.0)), inverse)
-    mixed = exact(gram, inverse)
-    tl.store(N + rows[:, None] * C + within[None, :], mixed, mask=rows[:, None] < T)
+            inverse -= product(product(inverse, tl.where(joins, system, 0.0), tl.float32), inverse, tl.float32)
+    mixed = product(gram, inverse, tl.float32)
+    keep_rows(N, C, rows, within, mixed, T, C)
 
 
 @triton.jit
@@ -80,12 +73,11 @@ def corrected_states(
     A state of one block of features stays in registers; a wider one is read back from where it was just written.
     """
     which = tl.program_id(1).to(tl.int64)
-    batch, head = which // H, which % H
-    k += batch * k_b + head * k_h
-    v += batch * v_b + head * v_h
-    r += batch * r_b + head * r_h
-    strengths += batch * s_b + head * s_h
-    R += head * (D // 2) * K
+    k = of_head(k, k_b, k_h, which, H)
+    v = of_head(v, v_b, v_h, which, H)
+    r = of_head(r, r_b, r_h, which, H)
+    strengths = of_head(strengths, s_b, s_h, which, H)
+    R += (which % H) * (D // 2) * K
     sizes += which * T
     N += which * T * C
     count = tl.cdiv(T, C)
@@ -93,34 +85,30 @@ def corrected_states(
     within = tl.arange(0, C)
     vals = tl.program_id(0) * BV + tl.arange(0, BV)
     first_cols = tl.arange(0, BD)
-    tile = first_cols[:, None] * V + vals[None, :]
-    inside = (first_cols[:, None] < D) & (vals[None, :] < V)
-    state = tl.load(S + tile, mask=inside, other=0.0)
+    state = state_tile(S, first_cols, vals, D, V)
     for n in range(count):
         rows = n * C + within
         error = raw(v, v_t, rows, vals, T, V)
-        strength = tl.load(strengths + rows * s_t, mask=rows < T, other=0.0).to(tl.float32)
-        mixed = tl.load(N + rows[:, None] * C + within[None, :], mask=rows[:, None] < T, other=0.0)
+        strength = per_token(strengths, s_t, rows, T)
+        mixed = raw(N, C, rows, within, T, C)
         phi = scaled_features(k, k_t, R, sizes, rows, first_cols, T, MAP, NORM, K, D, BK, SMALLEST)
         error -= product(phi, state, OPERAND)
         for first in range(BD, D, BD):
             cols = first + tl.arange(0, BD)
             more = scaled_features(k, k_t, R, sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-            held = tl.load(S + first * V + tile, mask=(cols[:, None] < D) & (vals[None, :] < V), other=0.0)
-            error -= product(more, held, OPERAND)
+            error -= product(more, state_tile(S, cols, vals, D, V), OPERAND)
         error -= product(mixed, error * strength[:, None], OPERAND)
-        tl.store(r + rows[:, None] * r_t + vals[None, :], error, mask=(rows[:, None] < T) & (vals[None, :] < V))
+        keep_rows(r, r_t, rows, vals, error, T, V)
         correction = error * strength[:, None]
         state += product(tl.trans(phi), correction, OPERAND)
         after = S + D * V
-        tl.store(after + tile, state, mask=inside)
+        keep_state(after, first_cols, vals, state, D, V)
         for first in range(BD, D, BD):
             cols = first + tl.arange(0, BD)
-            is_inside = (cols[:, None] < D) & (vals[None, :] < V)
             more = scaled_features(k, k_t, R, sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-            held = tl.load(S + first * V + tile, mask=is_inside, other=0.0)
+            held = state_tile(S, cols, vals, D, V)
             held += product(tl.trans(more), correction, OPERAND)
-            tl.store(after + first * V + tile, held, mask=is_inside)
+            keep_state(after, cols, vals, held, D, V)
         S = after
         if D > BD:
             tl.debug_barrier()
@@ -139,13 +127,12 @@ def gradient_of_corrections(
     is `x` times the strengths.
     """
     which = tl.program_id(1).to(tl.int64)
-    batch, head = which // H, which % H
-    q += batch * q_b + head * q_h
-    k += batch * k_b + head * k_h
-    g += batch * g_b + head * g_h
-    x += batch * x_b + head * x_h
-    strengths += batch * s_b + head * s_h
-    R += head * (D // 2) * K
+    q = of_head(q, q_b, q_h, which, H)
+    k = of_head(k, k_b, k_h, which, H)
+    g = of_head(g, g_b, g_h, which, H)
+    x = of_head(x, x_b, x_h, which, H)
+    strengths = of_head(strengths, s_b, s_h, which, H)
+    R += (which % H) * (D // 2) * K
     q_sizes, k_sizes = q_sizes + which * T, k_sizes + which * T
     N += which * T * C
     count = tl.cdiv(T, C)
@@ -153,38 +140,34 @@ def gradient_of_corrections(
     within = tl.arange(0, C)
     vals = tl.program_id(0) * BV + tl.arange(0, BV)
     first_cols = tl.arange(0, BD)
-    tile = first_cols[:, None] * V + vals[None, :]
-    inside = (first_cols[:, None] < D) & (vals[None, :] < V)
-    state = tl.load(S + tile, mask=inside, other=0.0)
+    state = state_tile(S, first_cols, vals, D, V)
     for i in range(count):
         n = count - 1 - i
         rows = n * C + within
         read = raw(g, g_t, rows, vals, T, V)
         found = raw(x, x_t, rows, vals, T, V)
-        strength = tl.load(strengths + rows * s_t, mask=rows < T, other=0.0).to(tl.float32)
-        mixed = tl.load(N + rows[:, None] * C + within[None, :], mask=rows[:, None] < T, other=0.0)
+        strength = per_token(strengths, s_t, rows, T)
+        mixed = raw(N, C, rows, within, T, C)
         phi_k = scaled_features(k, k_t, R, k_sizes, rows, first_cols, T, MAP, NORM, K, D, BK, SMALLEST)
         found += product(phi_k, state, OPERAND)
         for first in range(BD, D, BD):
             cols = first + tl.arange(0, BD)
             more = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-            held = tl.load(S + first * V + tile, mask=(cols[:, None] < D) & (vals[None, :] < V), other=0.0)
-            found += product(more, held, OPERAND)
+            found += product(more, state_tile(S, cols, vals, D, V), OPERAND)
         found -= product(tl.trans(mixed), found * strength[:, None], OPERAND)
-        tl.store(x + rows[:, None] * x_t + vals[None, :], found, mask=(rows[:, None] < T) & (vals[None, :] < V))
+        keep_rows(x, x_t, rows, vals, found, T, V)
         removed = found * strength[:, None]
         phi_q = scaled_features(q, q_t, R, q_sizes, rows, first_cols, T, MAP, NORM, K, D, BK, SMALLEST)
         state += product(tl.trans(phi_q), read, OPERAND) - product(tl.trans(phi_k), removed, OPERAND)
         earlier = S - D * V
-        tl.store(earlier + tile, state, mask=inside)
+        keep_state(earlier, first_cols, vals, state, D, V)
         for first in range(BD, D, BD):
             cols = first + tl.arange(0, BD)
-            is_inside = (cols[:, None] < D) & (vals[None, :] < V)
             more_q = scaled_features(q, q_t, R, q_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
             more_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-            held = tl.load(S + first * V + tile, mask=is_inside, other=0.0)
+            held = state_tile(S, cols, vals, D, V)
             held += product(tl.trans(more_q), read, OPERAND) - product(tl.trans(more_k), removed, OPERAND)
-            tl.store(earlier + first * V + tile, held, mask=is_inside)
+            keep_state(earlier, cols, vals, held, D, V)
         S = earlier
         if D > BD:
             tl.debug_barrier()

@@ -12,6 +12,18 @@ import triton.language as tl
 
 
 @triton.jit
+def of_head(x, x_b, x_h, which, H):
+    """Where the text of one head begins; `which` runs over B x H."""
+    return x + (which // H) * x_b + (which % H) * x_h
+
+
+@triton.jit
+def per_token(x, stride, rows, T):
+    """x[rows], one number a token, float32."""
+    return tl.load(x + rows * stride, mask=rows < T, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def raw(x, stride, rows, cols, T, WIDTH: tl.constexpr):
     """x[rows, cols], float32."""
     inside = (rows[:, None] < T) & (cols[None, :] < WIDTH)

@@ -15,15 +15,14 @@ each tile of it, so that no tensor of D features is ever written.
 import triton
 import triton.language as tl
 
-from attnbench.variants.kernels.chunks import product, scaled_features
-from attnbench.variants.kernels.features import directions, half, raw
+from attnbench.variants.kernels.chunks import keep_rows, product, scaled_features, state_tile
+from attnbench.variants.kernels.features import directions, half, of_head, per_token, raw
 
 
 @triton.jit
 def against_state(rows_of, S, cols, vals, D: tl.constexpr, V: tl.constexpr, OPERAND: tl.constexpr):
     """rows_of [C,V] times the transpose of the state's rows `cols`, [C,n]."""
-    inside = (cols[None, :] < D) & (vals[:, None] < V)
-    return product(rows_of, tl.load(S + cols[None, :] * V + vals[:, None], mask=inside, other=0.0), OPERAND)
+    return product(rows_of, tl.trans(state_tile(S, cols, vals, D, V)), OPERAND)
 
 
 @triton.jit
@@ -58,13 +57,12 @@ def gradient_of_inputs(
     """
     n = tl.program_id(0)
     which = tl.program_id(1).to(tl.int64)
-    batch, head = which // H, which % H
-    x += batch * x_b + head * x_h
-    y += batch * y_b + head * y_h
-    a += batch * a_b + head * a_h
-    g += batch * g_b + head * g_h
-    d += batch * d_b + head * d_h
-    R += head * (D // 2) * K
+    x = of_head(x, x_b, x_h, which, H)
+    y = of_head(y, y_b, y_h, which, H)
+    a = of_head(a, a_b, a_h, which, H)
+    g = of_head(g, g_b, g_h, which, H)
+    d = of_head(d, d_b, d_h, which, H)
+    R += (which % H) * (D // 2) * K
     x_sizes, y_sizes = x_sizes + which * T, y_sizes + which * T
     border = which * (tl.cdiv(T, C) + 1) + n
     before += border * D * V
@@ -81,8 +79,8 @@ def gradient_of_inputs(
     read = raw(g, g_t, rows, vals, T, V)
     weight = tl.zeros([C], tl.float32)
     if ATTENTION:
-        read *= tl.load(scales + which * T + rows, mask=rows < T, other=0.0)[:, None]
-        weight += tl.load(weights + which * T + rows, mask=rows < T, other=0.0)
+        read *= per_token(scales + which * T, 1, rows, T)[:, None]
+        weight += per_token(weights + which * T, 1, rows, T)
     if IS_KEY:
         P = product(written, tl.trans(read), OPERAND) + weight[None, :]
         P = tl.where(within[:, None] <= within[None, :], P, 0.0)
@@ -94,7 +92,7 @@ def gradient_of_inputs(
         left = read
     removed, mixed = left, P
     if DELTA and IS_KEY:
-        e += batch * e_b + head * e_h
+        e = of_head(e, e_b, e_h, which, H)
         removed = raw(e, e_t, rows, vals, T, V)
         lower = product(removed, tl.trans(written), OPERAND)
         upper = product(written, tl.trans(removed), OPERAND)
@@ -138,7 +136,7 @@ def gradient_of_inputs(
             toward = directions(R, cols, D // 2, K, BK)
             plain = phi
             if NORM != "none":
-                sizes = tl.load(x_sizes + rows, mask=rows < T, other=0.0)
+                sizes = per_token(x_sizes, 1, rows, T)
                 plain = tl.where((sizes > 0)[:, None], phi / tl.where(sizes > 0, sizes, 1.0)[:, None], 0.0)
             pushed = gradient * plain
             found += product(pushed, toward, tl.float32)
@@ -164,9 +162,5 @@ def gradient_of_inputs(
             spread += phi * slope if NORM == "l2" else slope
             taken += tl.sum(tl.where((own < K)[None, :], gradient * phi, 0.0), 1)
     if NORM != "none":
-        found = (found - spread * taken[:, None]) * tl.load(x_sizes + rows, mask=rows < T, other=0.0)[:, None]
-    tl.store(
-        d + rows[:, None] * d_t + own[None, :],
-        found.to(d.dtype.element_ty),
-        mask=(rows[:, None] < T) & (own[None, :] < K),
-    )
+        found = (found - spread * taken[:, None]) * per_token(x_sizes, 1, rows, T)[:, None]
+    keep_rows(d, d_t, rows, own, found, T, K)
