@@ -60,6 +60,14 @@ SUITE = Suite(
             timeout_seconds=900,
             seconds_per_case=75,
         ),
+        # a context eight times the head width, and steps enough to get far below the bigram floor
+        "standard": Grid(
+            variants=("softmax", "linear", "delta", "performer-m16", "dpfp-nu1+delta"),
+            points=(points.point(context=256, steps=4000, evaluate_every=500, stride=64),),
+            seeds_for={"softmax": (0, 1), "linear": (0, 1), "delta": (0, 1)},
+            timeout_seconds=3600,
+            seconds_per_case=750,
+        ),
         "paper": Grid(
             variants=(
                 "softmax",

@@ -46,6 +46,8 @@ def _carried(point: Point, memory: int = 0, evaluation: tuple[int, int] | None =
 
 _SMOKE = points.tiny()
 _QUICK = points.point(context=64, batch=16, width=64, key_width=16, feed_forward=256, steps=500, evaluate_every=500)
+# many segments a stream, so that what a memory has become after thousands of tokens is seen
+_STANDARD = points.point(context=128, batch=8, steps=6000, evaluate_every=1000, learning_rate=2e-3)
 _XL = points.medium(steps=200_000, warm_up=1000)
 
 SUITE = Suite(
@@ -70,6 +72,14 @@ SUITE = Suite(
             points_for={"xl": (_carried(_QUICK, 64),)},
             timeout_seconds=600,
             seconds_per_case=20,
+        ),
+        "standard": Grid(
+            variants=("linear", "delta", "linear+noattnnorm", "dpfp-nu1+delta", "xl"),
+            points=(_carried(_STANDARD),),
+            points_for={"xl": (_carried(_STANDARD, 128),)},
+            seeds_for={"linear": (0, 1), "delta": (0, 1)},
+            timeout_seconds=3600,
+            seconds_per_case=550,
         ),
         "paper": Grid(
             variants=(
