@@ -66,8 +66,8 @@ SUITE = Suite(
             points_for={
                 "softmax": tuple(point(pairs=S) for S in (200, 400, 600)),
                 "dpfp-nu1": tuple(point(pairs=S) for S in (80, 100, 110, 120, 130, 140, 160)),
-                "dpfp-nu2": tuple(point(pairs=S) for S in (200, 220, 240, 260, 280, 300)),
-                "dpfp-nu3": tuple(point(pairs=S) for S in (300, 320, 340, 360, 380, 400)),
+                "dpfp-nu2": tuple(point(pairs=S) for S in (200, 220, 240, 280)),
+                "dpfp-nu3": tuple(point(pairs=S) for S in (300, 320, 340, 360, 400)),
                 "performer-m64": tuple(point(pairs=S) for S in (5, 10, 20, 40)),
                 "performer-m64+scaled": tuple(point(pairs=S) for S in (5, 10, 20, 30, 40, 60)),
             },
