@@ -125,12 +125,18 @@ def plan_costs(
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure that by a few training steps on this device.")
     ] = False,
+    gpu: Annotated[
+        str,
+        typer.Option(
+            help="Warn where a case does not fit into this GPU's memory: v100-16, a100-80, h100, rtx4090, ..."
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     db: Database = DATABASE,
 ) -> None:
-    """Say what a run would cost: cases, parameters, tokens, FLOPs, hours, and where the hours come from.
+    """Say what a run would cost: cases, parameters, tokens, memory, FLOPs, hours, and where the hours come from.
 
-    Nothing is run, fetched or stored. Where neither --tflops nor --probe gives hours, the database does, or a guess.
+    A case that does not fit into the memory of the device, or of the GPU that --gpu names, is warned of. Nothing is run, fetched or stored. Where neither --tflops nor --probe gives hours, the database does, or a guess.
     """
     from rich.console import Console
 
@@ -138,7 +144,7 @@ def plan_costs(
     from attnbench.suites import find_suites
 
     request = _asked(suites, variant, form, scale, seed, device, setting, only)
-    wishes = Wishes(db, tflops, probe, may_lack_database=not _names_database(context))
+    wishes = Wishes(db, tflops, probe, may_lack_database=not _names_database(context), gpu=gpu)
     plan_suites(find_suites(), request, wishes, Console(), as_json=as_json)
 
 

@@ -5,6 +5,9 @@
 Counted is what is carried out: attention under a causal mask is not halved, and what is computed again counts again.
 Elementwise operations count nothing, an optimiser's step neither.
 
+Memory: weights, their gradients, the two moments of Adam, and what tensors hold besides at the worst moment of a step, of
+`predicted` bytes. Counted in full and not layer by layer only where the model is small.
+
 Weights and all that comes of them have shapes only; tokens are real, so that what hangs on them (which words are rare)
 has its right size:
 
@@ -20,6 +23,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from attnbench.harness.predicted import BLOCKS, predicted_peak_bytes
 from attnbench.harness.probes import FLOPS
 
 
@@ -49,7 +53,8 @@ class Evaluation:
 class Cost:
     """What one case takes: trained numbers, training tokens and FLOPs of all steps, and those of all its evaluations.
 
-    Where training may end early it is at most that. `trial` is there where a step can be tried out.
+    Where training may end early it is at most that. `training_bytes` is what tensors hold at most in a step, on one
+    device. `trial` is there where a step can be tried out.
     """
 
     parameters: int
@@ -58,6 +63,7 @@ class Cost:
     flops: int
     evaluation_tokens: int = 0
     evaluation_flops: int = 0
+    training_bytes: int = 0
     trial: Trial | None = field(default=None, compare=False, repr=False)
 
 
@@ -66,15 +72,23 @@ def counted_flops(call: Callable[[], object]) -> int:
 
     Kernels that torch does not dispatch (Triton, CUDA extensions) are not seen.
     """
-    # what fails is raised; that torch writes it down as well, with all its frames, helps nobody
+
+    def count() -> int:
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:
+            call()
+        return int(counter.get_total_flops())
+
+    return quietly(count)
+
+
+def quietly(call: Callable[[], int]) -> int:
+    """What the call gives. What fails is raised; that torch writes it down as well, with all its frames, helps nobody."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     was_disabled, log.disabled = log.disabled, True
     try:
-        with FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:
-            call()
+        return call()
     finally:
         log.disabled = was_disabled
-    return int(counter.get_total_flops())
 
 
 def of_training(
@@ -85,10 +99,13 @@ def of_training(
     tokens: int,
     steps: int,
     layers: int = 1,
+    at_once: int | None = None,
     evaluations: Sequence[Evaluation] = (),
     device: torch.device | None = None,
 ) -> Cost:
     """The cost of training a model for so many steps on `batch` sequences of `tokens` tokens, and of evaluating it.
+
+    Of the batch `at_once` sequences go forwards and backwards together, all if not given: memory hangs on it alone.
 
     `model(layers)` builds it on the CPU with so many layers; of more than two, all that follow the first cost what the
     second does. `loss(model, sequences)` is that of so many sequences, whose tokens it puts where the model is.
@@ -112,8 +129,38 @@ def of_training(
         flops=steps * step_flops(batch),
         evaluation_tokens=sum(one.tokens for one in evaluations),
         evaluation_flops=sum(one.calls * evaluation_flops(one) for one in evaluations),
+        training_bytes=training_bytes(model, loss, layers, at_once or batch, "cpu" if device is None else device.type),
         trial=Trial(batch, trial, step_flops),
     )
+
+
+def training_bytes(
+    model: Callable[[int], nn.Module], loss: Callable[[nn.Module, int], Tensor], layers: int, sequences: int, kind: str
+) -> int:
+    """Bytes that tensors hold at most in a training step with Adam on so many sequences, on a device of `kind`."""
+
+    def held(count: int) -> int:
+        built = _unreal(model, count)
+        trained = [one for one in built.parameters() if one.requires_grad]
+        weights = sum(-(-one.numel() * one.element_size() // BLOCKS[kind]) * BLOCKS[kind] for one in built.parameters())
+        # as torch does it by default: all weights in one operation on CUDA, one after another on the CPU
+        optimiser = torch.optim.AdamW(trained, foreach=kind == "cuda")
+
+        def step() -> None:
+            _step(built, loss, sequences)
+            optimiser.step()
+
+        def twice() -> None:
+            # the moments come up at the end of the first step
+            step()
+            step()
+
+        return weights + quietly(lambda: predicted_peak_bytes(twice, kind))
+
+    if layers <= 3:
+        return held(layers)
+    second = held(2)
+    return second + (layers - 2) * (held(3) - second)
 
 
 def zipf_words(words: int, *shape: int) -> Tensor:

@@ -97,8 +97,8 @@ def machine() -> Facts:
         "cores": os.cpu_count() or 1,
         "usable_cores": usable_cores(),
     }
-    memory_bytes = _memory_bytes()
-    return facts if memory_bytes is None else {**facts, "memory_bytes": memory_bytes}
+    memory = memory_bytes()
+    return facts if memory is None else {**facts, "memory_bytes": memory}
 
 
 def usable_cores() -> int:
@@ -108,7 +108,8 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """The machine's memory; None where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):

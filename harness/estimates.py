@@ -54,6 +54,11 @@ class Counted:
         return None if self.cost is None else self.cost.tokens * self.trains
 
     @property
+    def peak_bytes(self) -> int | None:
+        """What tensors hold at most in a training step, on one device; None where nobody says."""
+        return None if self.cost is None else self.cost.training_bytes or None
+
+    @property
     def flops(self) -> int | None:
         """FLOPs of training and evaluation."""
         return None if self.cost is None else self.cost.flops * self.trains + self.cost.evaluation_flops

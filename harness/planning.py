@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnbench.harness.data.fetch import is_cached
+from attnbench.harness.devices import GIB, Room, room_here, room_of_gpu
 from attnbench.harness.errors import BadParameter
 from attnbench.harness.estimates import Counted, Known, Timed, counted, given_rates, timed, tried_rates
 from attnbench.harness.plan import Asked, Request, plan
@@ -38,13 +39,14 @@ class Wishes:
     """How to come to hours, beside what is asked.
 
     `tflops`: effective TFLOP/s of one device. With `tries` they are measured here. `may_lack_database` says that there
-    need not be one.
+    need not be one. `gpu` names the one that memory is held against, the request's own device if there is no name.
     """
 
     database: str
     tflops: float | None = None
     tries: bool = False
     may_lack_database: bool = False
+    gpu: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Line:
     """Cases that have suite, variant, form and number of parameters in common, taken together.
 
     None where nothing is known: for `done`, where that hangs on a data set that is not here; for `hours`, where it is so
-    for one of the cases. `hours_left` leaves out those that are done. `origins` say where the hours come from.
+    for one of the cases. `hours_left` leaves out those that are done. `origins` say where the hours come from. `peak_bytes`
+    is the most that tensors hold on one device, of the largest case; `exceeds` says what there is, where that is less.
     """
 
     suite: str
@@ -67,6 +70,8 @@ class Line:
     hours_left: float | None
     origins: tuple[str, ...]
     notes: tuple[str, ...]
+    peak_bytes: int | None = None
+    exceeds: str = ""
 
 
 def plan_suites(
@@ -102,11 +107,14 @@ def lines_of(
     groups: dict[tuple[object, ...], list[tuple[Counted, Timed]]] = defaultdict(list)
     for one in counts:
         groups[one.kind].append((one, timed(one, rates, known)))
-    return [_line(group, done) for group in groups.values()]
+    room = room_of_gpu(wishes.gpu) if wishes.gpu else room_here(request.device)
+    return [_line(group, done, room) for group in groups.values()]
 
 
 def _check(wishes: Wishes) -> None:
-    """Refuse wishes that make no sense. Raises BadParameter."""
+    """Refuse wishes that make no sense. Raises BadParameter, UnknownDevice."""
+    if wishes.gpu:
+        room_of_gpu(wishes.gpu)
     if wishes.tflops is None:
         return
     if wishes.tries:
@@ -130,10 +138,11 @@ def _looked_up(asked: Sequence[Asked], wishes: Wishes, options: Options) -> "tup
         return store.rows(suites=chosen[0], scales=chosen[1]), done
 
 
-def _line(group: Sequence[tuple[Counted, Timed]], done: Mapping[Case, bool]) -> Line:
+def _line(group: Sequence[tuple[Counted, Timed]], done: Mapping[Case, bool], room: Room | None) -> Line:
     counts = [one for one, _ in group]
     suite, variant, form, parameters = counts[0].kind
     seconds = [(one.asked.case, taken.seconds) for one, taken in group]
+    peak = max((one.peak_bytes for one in counts if one.peak_bytes is not None), default=None)
     return Line(
         suite,
         variant,
@@ -147,6 +156,8 @@ def _line(group: Sequence[tuple[Counted, Timed]], done: Mapping[Case, bool]) -> 
         _hours(taken for case, taken in seconds if not done.get(case)),
         tuple(dict.fromkeys(taken.origin for _, taken in group)),
         tuple(dict.fromkeys(one.reason for one in counts if one.reason)),
+        peak,
+        f"{_gibibytes(room.bytes)} that {room.device} has for it" if peak and room and peak > room.bytes else "",
     )
 
 
@@ -218,6 +229,7 @@ COLUMNS = (
     Column("done", lambda line: UNKNOWN if line.done is None else str(line.done), lambda whole: str(whole.done)),
     Column("parameters", lambda line: _short(line.parameters)),
     Column("training tokens", lambda line: _short(line.tokens)),
+    Column("peak memory", lambda line: _gibibytes(line.peak_bytes) + " !" * bool(line.exceeds)),
     Column("FLOPs", lambda line: _scientific(line.flops), lambda whole: _scientific(whole.flops or None)),
     Column("a case", lambda line: _duration(None if line.hours is None else line.hours / line.cases)),
     Column("in all", lambda line: _duration(line.hours), lambda whole: _duration(whole.hours)),
@@ -273,6 +285,18 @@ def _words(lines: Sequence[Line], request: Request) -> Iterable[str]:
         yield f"Of {whole.unknown} of them the time is not known."
     if any(line.done is None for line in lines):
         yield f"{UNKNOWN}: whether they are done hangs on a data set that is not here."
+    for room in dict.fromkeys(line.exceeds for line in lines if line.exceeds):
+        names = dict.fromkeys(line.variant for line in lines if line.exceeds == room)
+        yield (
+            f"! Will not fit: a training step of {', '.join(names)} holds more than the {room}. Cut the batch into more parts "
+            "(--set accumulation=N), or train each model with several processes."
+        )
+    if any(line.peak_bytes is not None for line in lines):
+        yield (
+            "Peak memory: what tensors hold at most in a training step on one device, with weights, gradients and Adam's "
+            "moments, predicted on tensors without contents. The workspaces of CUDA's libraries and what an allocator cannot "
+            "use come on top."
+        )
     if whole.flops:
         yield (
             "FLOPs: training and evaluation of all cases, a multiplication and an addition counting one each, attention under "
@@ -288,6 +312,13 @@ def _short(number: int | None) -> str:
         if number >= limit:
             return f"{number / limit:.4g}{letter}"
     return str(number)
+
+
+def _gibibytes(number: int | None) -> str:
+    """Bytes in three digits, in MiB or GiB."""
+    if number is None:
+        return NOTHING
+    return f"{number / GIB:.3g} GiB" if number >= GIB else f"{number / 2**20:.3g} MiB"
 
 
 def _scientific(number: int | None) -> str:

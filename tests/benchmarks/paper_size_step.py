@@ -51,7 +51,7 @@ def measured(name: str) -> str:
         nats, _ = model.nll(rows[:, :-1], rows[:, 1:], draws=draws)
         loss = nats.mean() / PARTS
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     began = time.perf_counter()
     loss = sum(part(rows) for rows in words.chunk(PARTS))

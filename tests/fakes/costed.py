@@ -1,6 +1,6 @@
 """A suite that says what its cases would cost, in numbers that can be added up by hand, and can do none of them.
 
-A case takes 3.6e15 FLOPs of training a unit of width, and as many of evaluation as it `reads`.
+A case takes 3.6e15 FLOPs and 2 GiB of training a unit of width, and as many FLOPs of evaluation as it `reads`.
 """
 
 from typing import TYPE_CHECKING
@@ -53,4 +53,5 @@ def cost(lab: "Lab") -> Cost:
         steps=5,
         flops=TRAINING * width,
         evaluation_flops=lab.case.point.integer("reads"),
+        training_bytes=width << 31,
     )

@@ -72,6 +72,7 @@ def cost_of(lab: Lab, readings: Callable[[Lengths], Sequence[Reading]], memory: 
         loss,
         layers=shape.layers,
         batch=point.integer("batch"),
+        at_once=point.integer("batch") // (point.integer("accumulation") * lab.case.processes),
         tokens=context,
         steps=steps,
         evaluations=() if held_out is None else [evaluation(one) for one in readings(Lengths(*held_out, looks))],
