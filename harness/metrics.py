@@ -182,6 +182,25 @@ METRICS: dict[str, Metric] = {
             "Largest number of bytes held by tensors in one attention operation, forward without gradients, beyond what was held before it.",
         ),
         Metric(
+            "model_peak_bytes",
+            "B",
+            "lower",
+            "Largest number of bytes held by tensors in a training step of a whole language model, its weights, gradients and the "
+            "two moments of Adam included.",
+        ),
+        Metric(
+            "predicted_peak_bytes",
+            "B",
+            "lower",
+            "The same peak, of operation or model, predicted on tensors that have sizes and no contents.",
+        ),
+        Metric(
+            "prediction_error",
+            "fraction",
+            "neither",
+            "Predicted over measured peak, minus one. Above zero more was predicted than was held.",
+        ),
+        Metric(
             "decode_state_bytes",
             "B",
             "lower",

@@ -1,17 +1,65 @@
-"""How many bytes: peak of a training step and of prefill, and the state that decoding carries.
+"""How many bytes: peak of a training step and of prefill, the state that decoding carries, and a whole model's training step.
 
-One attention operation in float32, each case in a process of its own. The peak counts bytes held by tensors beyond the
-inputs, workspaces included; the process and its libraries do not count.
+Operations are one attention in float32; the peak counts bytes held by tensors beyond the inputs, workspaces included. A
+model is a language model in a training step with Adam, its weights, gradients and moments included. Each case has a process of its
+own; the process and its libraries do not count.
+
+Beside every peak stands what was predicted for it on tensors without contents, and the error. Where a model's
+prediction takes more than half of the device's memory, it is predicted only: so the published sizes can be asked for anywhere.
 
 Source: arXiv:2102.11174, section 6.3, gives gigabytes of whole models.
 """
 
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from attnbench.harness.costs import training_bytes
+from attnbench.harness.devices import room_here
 from attnbench.harness.lab import Lab
 from attnbench.harness.peak import peak_bytes, tensor_bytes
-from attnbench.harness.spec import Grid, Suite
-from attnbench.suites.tasks.operation import FORMS, check, forms_of, operation, points
+from attnbench.harness.predicted import predicted_peak_bytes
+from attnbench.harness.spec import Grid, Point, Setting, Suite
+from attnbench.suites.tasks.language import points as language
+from attnbench.suites.tasks.language.costing import Step, step_of
+from attnbench.suites.tasks.operation import FORMS, PHASES, check_phase, forms_of, operation, points
 
-METRICS = {"training": "training_peak_bytes", "prefill": "prefill_peak_bytes", "decoding": "decode_state_bytes"}
+MODEL = "model"
+METRICS = {
+    "training": "training_peak_bytes",
+    "prefill": "prefill_peak_bytes",
+    "decoding": "decode_state_bytes",
+    MODEL: "model_peak_bytes",
+}
+# what of a language model's settings its memory hangs on
+_SIZES = (
+    *("vocabulary", "width", "layers", "heads", "key_width", "feed_forward", "norm", "activation", "positions"),
+    *("cutoffs", "dropout", "batch", "accumulation", "precision"),
+)
+# share of the device's memory up to which a model is measured and not only predicted
+_MEASURED_UP_TO = 0.5
+
+
+def model_point(sized: Point, **changed: Setting) -> Point:
+    """The training step of the language model that a point describes."""
+    sizes = {name: sized[name] for name in _SIZES}
+    return Point({"phase": MODEL, "tokens": sized["context"], **sizes, **changed})
+
+
+def check(point: Point) -> None:
+    """Refuse a phase that there is not, and a model that does not go together. Raises BadParameter."""
+    check_phase(point, (*PHASES, MODEL))
+    if point.text("phase") == MODEL:
+        language.check(_as_language(point))
+
+
+def _as_language(point: Point) -> Point:
+    """A point of this suite as one of a language model."""
+    text = {"tokeniser": "words"} if point["cutoffs"] != language.NO_CUTOFFS else {}
+    sizes = {name: point[name] for name in _SIZES}
+    return language.point(**{**sizes, **text, "context": point["tokens"]})
 
 
 SUITE = Suite(
@@ -21,19 +69,31 @@ SUITE = Suite(
     source="arXiv:2102.11174, section 6.3",
     module=__name__,
     axis="tokens",
-    metrics=tuple(METRICS.values()),
+    metrics=(*METRICS.values(), "predicted_peak_bytes", "prediction_error"),
     scales={
         "smoke": Grid(
             variants=("softmax", "linear", "delta"),
-            points=points(32, batch=1, heads=2, key_width=16),
+            points=(
+                *points(32, batch=1, heads=2, key_width=16),
+                model_point(language.tiny(), batch=2),
+            ),
             timeout_seconds=60,
             seconds_per_case=3,
         ),
         "quick": Grid(
             variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "delta"),
-            points=points(256, 4096, batch=1, heads=4, key_width=64),
+            points=(
+                *points(256, 4096, batch=1, heads=4, key_width=64),
+                model_point(language.point(context=256)),
+            ),
             timeout_seconds=120,
             seconds_per_case=3,
+        ),
+        "paper": Grid(
+            variants=("softmax", "linear", "delta", "dpfp-nu1", "performer-m16"),
+            points=(model_point(language.small()), model_point(language.medium())),
+            timeout_seconds=3600,
+            seconds_per_case=30,
         ),
     },
     forms=FORMS,
@@ -44,12 +104,62 @@ SUITE = Suite(
 
 
 def measure(lab: Lab) -> None:
-    """Peak or state bytes of one case."""
+    """Peak or state bytes of one case, and what was predicted for it."""
     phase = lab.case.point.text("phase")
+    if phase == MODEL:
+        _measure_model(lab)
+        return
     ready = operation(lab)
     if phase == "decoding":
         assert ready.memory is not None
         lab.record(METRICS[phase], tensor_bytes(ready.memory))
         return
     ready.call()
-    lab.record(METRICS[phase], peak_bytes(ready.call, lab.device))
+    measured = peak_bytes(ready.call, lab.device)
+    lab.record(METRICS[phase], measured)
+    # token by token the prediction would take longer than the operation, by far
+    if lab.case.form != "recurrent":
+        with FakeTensorMode():
+            predicted = predicted_peak_bytes(operation(lab).call, lab.device.type)
+        _record_prediction(lab, predicted, measured)
+
+
+def _measure_model(lab: Lab) -> None:
+    point = _as_language(lab.case.point)
+    step = step_of(lab, point)
+    predicted = training_bytes(step.model, step.loss, step.layers, step.at_once, lab.device.type)
+    room = room_here(lab.case.device)
+    measured = None
+    if room is None or predicted <= _MEASURED_UP_TO * room.bytes:
+        measured = _held_by(step, lab.device)
+        lab.record(METRICS[MODEL], measured)
+    _record_prediction(lab, predicted, measured)
+
+
+def _held_by(step: Step, device: torch.device) -> int:
+    """The most bytes of a real training step, from the weights on."""
+    model = step.model(step.layers).to(device)
+    optimiser = torch.optim.AdamW(model.parameters())
+    twice = _twice(model, optimiser, lambda: step.loss(model, step.at_once))
+    weights = tensor_bytes(dict(model.named_parameters()))
+    return weights + peak_bytes(twice, device)
+
+
+def _twice(
+    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[], torch.Tensor]
+) -> Callable[[], object]:
+    """Two steps: the moments come up at the end of the first."""
+
+    def steps() -> None:
+        for _ in range(2):
+            model.zero_grad(set_to_none=True)
+            loss().backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+    return steps
+
+
+def _record_prediction(lab: Lab, predicted: int, measured: int | None) -> None:
+    lab.record("predicted_peak_bytes", predicted)
+    if measured:
+        lab.record("prediction_error", predicted / measured - 1)

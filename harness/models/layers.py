@@ -156,9 +156,12 @@ class _Shaped(Protocol):
 
 
 def dropped(x: Tensor, module: _Shaped) -> Tensor:
-    """x with the share of its shape's dropout left out, while the module is trained."""
+    """x with the share of its shape's dropout left out, while the module is trained.
+
+    What is left out is kept in a byte a number on every device; `functional.dropout` keeps a float on the CPU.
+    """
     share = module.shape.dropout
-    return functional.dropout(x, share) if module.training and share else x
+    return torch.native_dropout(x, share, train=True)[0] if module.training and share else x
 
 
 def normal(*shape: int, deviation: float, generator: torch.Generator) -> nn.Parameter:

@@ -72,8 +72,13 @@ def points(*lengths: int, batch: int, heads: int, key_width: int, **more: str) -
 
 def check(point: Point) -> None:
     """Refuse a phase that there is not. Raises BadParameter."""
-    if (phase := point.text("phase")) not in PHASES:
-        raise BadParameter(f"no phase '{phase}'. {did_you_mean(phase, PHASES)}")
+    check_phase(point, PHASES)
+
+
+def check_phase(point: Point, known: tuple[str, ...]) -> None:
+    """Refuse a phase that is not one of these. Raises BadParameter."""
+    if (phase := point.text("phase")) not in known:
+        raise BadParameter(f"no phase '{phase}'. {did_you_mean(phase, known)}")
 
 
 def forms_of(phase: str) -> tuple[str, ...]:

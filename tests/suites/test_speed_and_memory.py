@@ -2,10 +2,12 @@
 
 import pytest
 
+from attnbench.harness.devices import Room
 from attnbench.harness.errors import BadParameter, Unsupported
 from attnbench.harness.lab import Lab
-from attnbench.harness.spec import Case, Point
+from attnbench.harness.spec import Case, Point, Setting
 from attnbench.suites import find_suites, memory, speed
+from attnbench.suites.tasks.language import points as language
 from attnbench.suites.tasks.operation import DECODED_TOKENS, PHASES, operation
 from attnbench.variants import find
 
@@ -72,7 +74,69 @@ def test_every_suite_is_complete(suite: object) -> None:
 
 
 def test_every_phase_has_a_metric_in_both_suites() -> None:
-    assert set(speed.METRICS) == set(memory.METRICS) == set(PHASES)
+    assert set(speed.METRICS) == set(memory.METRICS) - {memory.MODEL} == set(PHASES)
+
+
+def recorded(lab: Lab) -> dict[str, float]:
+    memory.measure(lab)
+    return {one.metric: one.value for one in lab.measurements}
+
+
+def model_lab(name: str = "delta", form: str = "chunkwise", **changed: Setting) -> Lab:
+    point = memory.model_point(language.tiny(), batch=2, **changed)
+    return Lab(Case("memory", name, form, point, 0, "smoke"), find(name))
+
+
+@pytest.mark.parametrize("phase", ["training", "prefill"])
+def test_beside_the_peak_of_an_operation_stands_its_prediction(phase: str) -> None:
+    found = recorded(lab_for("memory", "delta", "chunkwise", phase, 100))
+    peak = found[memory.METRICS[phase]]
+    assert found["prediction_error"] == pytest.approx(found["predicted_peak_bytes"] / peak - 1)
+    assert abs(found["prediction_error"]) < 0.1
+
+
+def test_what_goes_token_by_token_is_measured_and_not_predicted() -> None:
+    assert set(recorded(lab_for("memory", "delta", "recurrent", "training"))) == {"training_peak_bytes"}
+
+
+@pytest.mark.parametrize(("name", "form"), [("softmax", "sdpa"), ("delta", "chunkwise"), ("performer-m8", "chunkwise")])
+def test_a_models_step_holds_what_was_predicted(name: str, form: str) -> None:
+    found = recorded(model_lab(name, form, dropout=0.1))
+    assert set(found) == {"model_peak_bytes", "predicted_peak_bytes", "prediction_error"}
+    assert abs(found["prediction_error"]) < 0.01
+
+
+def test_a_batch_in_parts_takes_less() -> None:
+    whole, parts = (recorded(model_lab(accumulation=count))["model_peak_bytes"] for count in (1, 2))
+    assert parts < whole
+
+
+def test_in_half_precision_the_prediction_holds_as_well() -> None:
+    found, single = recorded(model_lab(precision="bfloat16")), recorded(model_lab())
+    assert abs(found["prediction_error"]) < 0.05
+    assert found["predicted_peak_bytes"] != single["predicted_peak_bytes"]
+
+
+def test_a_model_that_takes_more_than_half_of_the_memory_is_predicted_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    predicted = int(recorded(model_lab())["predicted_peak_bytes"])
+    for room, metrics in ((2 * predicted, 3), (2 * predicted - 1, 1)):
+        monkeypatch.setattr(memory, "room_here", lambda device, room=room: Room(device, room))
+        assert len(recorded(model_lab())) == metrics
+
+
+def test_a_model_of_published_size_is_predicted_in_no_memory_to_speak_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "room_here", lambda device: Room(device, 2**30))
+    point = memory.model_point(language.small(), layers=3)
+    found = recorded(Lab(Case("memory", "linear", "chunkwise", point, 0, "paper"), find("linear")))
+    # the logits of the 20,003 frequent words and clusters alone are 2 GB
+    assert found["predicted_peak_bytes"] > 4 * 24_576 * 20_003
+
+
+def test_a_model_that_does_not_go_together_is_refused() -> None:
+    with pytest.raises(BadParameter, match="width is heads times key_width"):
+        memory.SUITE.check(memory.model_point(language.tiny(), width=33))
+    with pytest.raises(BadParameter, match=r"no phase 'modal'.*Did you mean 'model'"):
+        memory.SUITE.check(Point(phase="modal"))
 
 
 def test_a_phase_that_there_is_not_is_refused_with_the_nearest() -> None:

@@ -16,8 +16,10 @@ from attnbench.harness.data.catalogue import data_set
 from attnbench.harness.data.fetch import is_cached
 from attnbench.harness.lab import Lab
 from attnbench.harness.models import Decoder, Memories
+from attnbench.harness.spec import Point
 from attnbench.suites.tasks.language.points import shape_of
 from attnbench.suites.tasks.language.recording import text_of
+from attnbench.suites.tasks.language.training import autocast
 
 
 @dataclass(frozen=True)
@@ -41,26 +43,51 @@ class Reading:
     memory: int = 0
 
 
-def cost_of(lab: Lab, readings: Callable[[Lengths], Sequence[Reading]], memory: int = 0) -> Cost:
-    """The cost of a case: of training with a memory of so many tokens, where it grows, and of what is read afterwards."""
-    point, variant = lab.training_point, lab.mechanism()
-    shape, context, steps = shape_of(point), point.integer("context"), point.integer("steps")
-    draws = [lab.draws(shape.heads, shape.head_width, "cost", layer=layer) for layer in range(shape.layers)]
+@dataclass(frozen=True)
+class Step:
+    """The training step of a case: `model(layers)` on the CPU, `loss(model, sequences)`, and how many go through it together.
 
-    def words(model: nn.Module, *of: int) -> Tensor:
-        return zipf_words(shape.vocabulary, *of).to(next(model.parameters()).device)
+    `draws` are what is random in the variant, one entry a layer.
+    """
+
+    model: Callable[[int], Decoder]
+    loss: Callable[[nn.Module, int], Tensor]
+    layers: int
+    at_once: int
+    draws: Sequence[Tensor | None]
+
+
+def step_of(lab: Lab, point: Point, memory: int = 0) -> Step:
+    """The step at a point, with a memory of so many tokens where it grows. Words are Zipf's."""
+    shape, context = shape_of(point), point.integer("context")
+    draws = [lab.draws(shape.heads, shape.head_width, "cost", layer=layer) for layer in range(shape.layers)]
 
     def loss(model: nn.Module, sequences: int) -> Tensor:
         assert isinstance(model, Decoder)
-        rows = words(model, sequences, context + 1)
+        rows = _words(model, sequences, context + 1)
         past = _remembered(model, rows[:, :1], memory, draws)
-        return model.nll(rows[:, :-1], rows[:, 1:], past, draws)[0].mean()
+        with autocast(rows.device, point):
+            return model.nll(rows[:, :-1], rows[:, 1:], past, draws)[0].mean()
+
+    return Step(
+        lambda layers: Decoder(lab.mechanism(), lab.case.form, replace(shape, layers=layers), lab.generator("init")),
+        loss,
+        shape.layers,
+        point.integer("batch") // (point.integer("accumulation") * lab.case.processes),
+        draws,
+    )
+
+
+def cost_of(lab: Lab, readings: Callable[[Lengths], Sequence[Reading]], memory: int = 0) -> Cost:
+    """The cost of a case: of training with a memory of so many tokens, where it grows, and of what is read afterwards."""
+    point = lab.training_point
+    step, steps = step_of(lab, point, memory), point.integer("steps")
 
     def evaluation(reading: Reading) -> Evaluation:
         def read(model: nn.Module) -> None:
             assert isinstance(model, Decoder)
-            row = words(model, 1, reading.tokens)
-            hidden, _ = model(row, _remembered(model, row[:, :1], reading.memory, draws), draws)
+            row = _words(model, 1, reading.tokens)
+            hidden, _ = model(row, _remembered(model, row[:, :1], reading.memory, step.draws), step.draws)
             model.words.nll(hidden[:, -reading.scored :], row[:, -reading.scored :])
 
         return Evaluation(read, reading.calls, reading.calls * reading.scored)
@@ -68,16 +95,21 @@ def cost_of(lab: Lab, readings: Callable[[Lengths], Sequence[Reading]], memory: 
     held_out = _held_out(lab)
     looks = math.ceil(steps / min(point.integer("evaluate_every"), steps))
     return of_training(
-        lambda layers: Decoder(variant, lab.case.form, replace(shape, layers=layers), lab.generator("init")),
-        loss,
-        layers=shape.layers,
+        step.model,
+        step.loss,
+        layers=step.layers,
         batch=point.integer("batch"),
-        at_once=point.integer("batch") // (point.integer("accumulation") * lab.case.processes),
-        tokens=context,
+        at_once=step.at_once,
+        tokens=point.integer("context"),
         steps=steps,
         evaluations=() if held_out is None else [evaluation(one) for one in readings(Lengths(*held_out, looks))],
         device=lab.device,
     )
+
+
+def _words(model: Decoder, *of: int) -> Tensor:
+    """Zipf's words where the model is."""
+    return zipf_words(model.shape.vocabulary, *of).to(next(model.parameters()).device)
 
 
 def _held_out(lab: Lab) -> tuple[int, int] | None:
