@@ -34,6 +34,24 @@ app.add_typer(data_app, name="data")
 app.add_typer(db_app, name="db")
 app.add_typer(new_app, name="new")
 
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"attnbench {version('attnbench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    is_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of attnbench itself."""
+
+
 Database = Annotated[
     str,
     typer.Option("--db", envvar="ATTNBENCH_DB", show_envvar=True, help="Path of an SQLite file, or a database URL."),
@@ -219,6 +237,26 @@ def verdicts(
 
     with reading(_to_be_read(context, db, measured=measured), measured=measured) as store:
         show_verdicts(store, Console(), suites=suites, as_json=as_json)
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="KEY=VALUE[,KEY=VALUE...], as in variant=delta,form=triton.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same of the other side.")],
+    db: Database = DATABASE,
+) -> None:
+    """Hold two selections of rows against each other: ratios with intervals, case by case.
+
+    Keys: run, suite, variant, form, scale, device, seed, metric, and the settings of a point. Rows are matched in all that
+    neither side names.
+    """
+    from rich.console import Console
+
+    from attnbench.harness.store import Store
+    from attnbench.reports.comparison import show_comparison
+
+    with Store.open(db, writes=False) as store:
+        show_comparison(store, Console(), a, b)
 
 
 @app.command()

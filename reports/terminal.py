@@ -99,7 +99,7 @@ def print_tables(
         console.print(Text("Nothing is stored for this. `attnbench run` measures; `attnbench ls suites` lists what."))
         return
     if len(parts) > 1:
-        _print(board_table(*board(parts)), console)
+        print_table(board_table(*board(parts)), console)
     for part in parts:
         console.print(Rule(Text(f"{part.suite.title}: {part.conditions}", style="bold")))
         console.print(Text(part.suite.question))
@@ -107,19 +107,19 @@ def print_tables(
             console.print(Text(f"{words}.", style="yellow"))
         for table in tables(part.rows, part.suite, theirs, named=named):
             console.print()
-            _print(table, console)
+            print_table(table, console)
             if table.notes:
                 console.print(Text(". ".join(table.notes) + ".", style="dim"))
         if part.suite.name == "capacity" and (points := capacity_table(part.rows, part.suite)):
             console.print()
-            _print(points, console)
+            print_table(points, console)
             console.print(Text(". ".join(points.notes) + ".", style="dim"))
         for failure in failures_of(part.rows, part.suite.axis):
             console.print(Text.assemble((failure.variant, "bold"), f", {failure.places}: ", (failure.words, "red")))
         console.print()
 
 
-def _print(table: Table, console: "Console") -> None:
+def print_table(table: Table, console: "Console") -> None:
     """Print a table, in several pieces where the terminal is narrower than its columns."""
     from rich.table import Table as Drawn
     from rich.text import Text

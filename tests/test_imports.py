@@ -119,6 +119,8 @@ def folder(tmp_path: Path) -> Path:
         "show --measured",
         "verdicts",
         "verdicts --json",
+        "compare variant=delta variant=delta",
+        "--version",
         "report",
         "export",
         "export --format csv",

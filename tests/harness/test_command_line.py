@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,7 @@ def test_help_names_every_command(attnbench: Attnbench) -> None:
         "ls",
         "show",
         "verdicts",
+        "compare",
         "report",
         "export",
         "import",
@@ -233,6 +235,11 @@ def test_without_arguments_there_is_help(attnbench: Attnbench) -> None:
     code, out, err = attnbench()
     assert "Usage: " in out + err
     assert code in (0, 2)
+
+
+def test_the_version_is_that_of_the_package(attnbench: Attnbench) -> None:
+    code, out, _ = attnbench("--version")
+    assert (code, out) == (0, f"attnbench {version('attnbench')}\n")
 
 
 @pytest.mark.parametrize(
@@ -270,6 +277,15 @@ def test_tables_are_shown_and_the_page_is_written(attnbench: Attnbench) -> None:
     code, out, _ = attnbench("report", "-o", "page.html")
     assert (code, out) == (0, "report: page.html\n")
     assert "<html" in Path("page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("database")
+def test_two_selections_are_compared_and_a_mistake_in_one_is_told(attnbench: Attnbench) -> None:
+    code, out, _ = attnbench("compare", "run=20260101-000000-abcdef", "variant=delta")
+    assert code == 0
+    assert "retrieval loss" in out
+    refused(attnbench("compare", "variant=delta", "varient=delta"), r"BadParameter: no key 'varient' to select by\. .*")
+    refused(attnbench("compare", "delta", "variant=delta"), r"BadParameter: a selector is KEY=VALUE.*; got 'delta'\.")
 
 
 @pytest.mark.usefixtures("database")
@@ -321,7 +337,7 @@ def test_a_form_that_only_some_variants_have_is_skipped_for_the_others(commands:
         "sdpa",
         "--scale",
         "smoke",
-        "--set",
+        "--only",
         "phase=prefill",
     )
     code, said = commands.run("run", "memory", *arguments, folder=tmp_path)
