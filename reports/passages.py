@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from attnbench.harness.rows import Row, Series
 from attnbench.reports.against import against_passage
 from attnbench.reports.capacity_passage import capacity_passage
+from attnbench.reports.cost_passage import cost_passage
 from attnbench.reports.denominators import denominators_passage
 from attnbench.reports.learning_curves import learning_passage
 from attnbench.reports.palette import Look
@@ -36,4 +37,6 @@ def passages(
             *protocols_passage(rows, suite),
             *against_passage(rows, suite, looks, prefix),
         )
+    if suite.name == "speed":
+        return cost_passage(rows, suite)
     return text_passage(rows, suite, looks, curves, prefix)

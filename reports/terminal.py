@@ -15,6 +15,7 @@ from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Row
 from attnbench.reports.board import board, board_table
 from attnbench.reports.capacity_passage import capacity_table
+from attnbench.reports.cost_passage import cost_table
 from attnbench.reports.grids import Cell, Table, tables
 from attnbench.reports.measured import RunOrigin, origins
 from attnbench.reports.page import failures_of, parts_of
@@ -110,13 +111,20 @@ def print_tables(
             print_table(table, console)
             if table.notes:
                 console.print(Text(". ".join(table.notes) + ".", style="dim"))
-        if part.suite.name == "capacity" and (points := capacity_table(part.rows, part.suite)):
+        if (further := _further(part.rows, part.suite)) is not None:
             console.print()
-            print_table(points, console)
-            console.print(Text(". ".join(points.notes) + ".", style="dim"))
+            print_table(further, console)
+            console.print(Text(". ".join(further.notes) + ".", style="dim"))
         for failure in failures_of(part.rows, part.suite.axis):
             console.print(Text.assemble((failure.variant, "bold"), f", {failure.places}: ", (failure.words, "red")))
         console.print()
+
+
+def _further(rows: Sequence[Row], suite: SuiteFacts) -> Table | None:
+    """What a suite's numbers come to, beyond the tables of its metrics; None where that is nothing."""
+    if suite.name == "capacity":
+        return capacity_table(rows, suite)
+    return cost_table(rows, suite) if suite.name == "speed" else None
 
 
 def print_table(table: Table, console: "Console") -> None:

@@ -42,6 +42,14 @@ SUITE = Suite(
             timeout_seconds=120,
             seconds_per_case=1.5,
         ),
+        "standard": Grid(
+            variants=("softmax", "linear", "performer-m64", "dpfp-nu1", "dpfp-nu1+delta", "delta"),
+            points=points(
+                *(128 << doubled for doubled in range(9)), batch=1, heads=4, key_width=64, timing="interleaved"
+            ),
+            timeout_seconds=1800,
+            seconds_per_case=5,
+        ),
     },
     forms=FORMS,
     check=check,
