@@ -93,6 +93,10 @@ class Table:
         return any(line.remarks for line in self.lines)
 
 
+# Share of the median that the spread of a timing may have before the cell says so: smaller differences are not told apart.
+STEADY = 0.15
+
+
 # What explains a number rather than being one. It stands where it explains something (`reports/passages.py`), and not in a
 # table of its own along the axis, unless it is asked for by name.
 EXPLANATIONS = frozenset({"feature_width", "feature_rank", "denominator_at_start", "denominator_at_end"})
@@ -166,7 +170,16 @@ def cell_of(statistics: Mapping[str, Any], sums: Summary) -> Cell:
     low, high = statistics["low"], statistics["high"]
     ends = written(low, sums.unit), written(high, sums.unit)
     spread = "all equal" if low == high else f"{ends[0]} – {ends[1]}"
-    return replace(cell, low=low, high=high, spread=spread, spread_kind=statistics["spread"])
+    return replace(
+        cell, low=low, high=high, spread=spread, spread_kind=statistics["spread"], remark=_unsteady(cell, low, high)
+    )
+
+
+def _unsteady(cell: Cell, low: float, high: float) -> str:
+    """That the rounds of a timing lie too far apart to tell small differences; else nothing."""
+    if cell.counted != "samples" or not cell.value or high - low <= STEADY * abs(cell.value):
+        return ""
+    return f"unsteady: spread {(high - low) / abs(cell.value):.0%} of the median"
 
 
 def capitalised(text: str) -> str:

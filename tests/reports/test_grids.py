@@ -204,3 +204,24 @@ def test_what_explains_a_number_has_no_table_of_its_own_unless_it_is_asked_for(m
 def test_what_explains_a_number_stays_a_column_where_the_metrics_are_columns(made):
     (table,) = tables(explained(made, 20, 0.25), made.capacity)
     assert len(table.columns) == 4
+
+
+def test_a_timing_whose_rounds_lie_far_apart_says_so(made):
+    rows = []
+    for tokens, width in ((256, 0.05), (1024, 0.2)):
+        rounds = [100 * (1 + share * width) for share in (-1, -0.5, 0, 0.5, 1)]
+        point = Point(tokens=tokens, phase="training")
+        rows += made.attempt("speed", "delta", point, {"training_tokens_per_second": rounds})
+    (table,) = tables(rows, made.speed)
+    steady, unsteady = table.lines[0].cells
+    assert steady.remark == ""
+    # from 90 to 110 around 100
+    assert unsteady.remark == "unsteady: spread 20% of the median"
+
+
+def test_seeds_that_lie_far_apart_are_no_unsteady_timing(made):
+    rows = []
+    for seed, loss in enumerate((0.1, 0.5, 0.9)):
+        rows += made.attempt("capacity", "linear", made.pairs(20), {"retrieval_loss": loss}, seed=seed)
+    (table,) = tables(rows, made.capacity)
+    assert table.lines[0].cells[0].remark == ""
