@@ -8,6 +8,8 @@ from attnbench.harness.metrics import METRICS
 from attnbench.harness.spec import Point
 from attnbench.reports.published import find, published
 from attnbench.reports.published.protocol import protocols
+from attnbench.suites.memory import model_point
+from attnbench.suites.tasks.language.points import small
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,8 @@ def test_the_logs_say_what_was_read_in_them(suite, variant, metric, point, value
     ("suite", "variant", "metric", "point", "value"),
     [
         ("speed", "linear", "training_tokens_per_second", {"tokens": 256, "width": 128}, 66000),
-        ("memory", "softmax", "training_peak_bytes", {"tokens": 256, "width": 128}, 17e9),
+        ("memory", "softmax", "model_peak_bytes", model_point(small()), 17e9),
+        ("memory", "delta", "predicted_peak_bytes", model_point(small()), 14e9),
     ],
 )
 def test_the_tables_say_what_the_paper_prints(suite, variant, metric, point, value):
