@@ -19,10 +19,10 @@ from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import Setting
 from attnbench.reports.grids import Cell, Line, Table
-from attnbench.reports.numbers import setting_written
+from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.tables import NOT_SET, metric_words, order
 from attnbench.reports.terminal import print_table
-from attnbench.reports.wording import quantity_written
+from attnbench.reports.wording import quantity_written, unit_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -288,11 +288,16 @@ def _cells(case: Compared) -> tuple[Cell, ...]:
     ratio, metric = case.ratio, str(dict(case.key).get("metric", ""))
     spread = "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3g} – {ratio.high:.3g}"
     return (
-        Cell(metric, quantity_written(case.a, metric), value=case.a),
-        Cell(metric, quantity_written(case.b, metric), value=case.b),
+        Cell(metric, _number(case.a, metric), value=case.a),
+        Cell(metric, _number(case.b, metric), value=case.b),
         Cell(metric, f"{ratio.value:.3g}", value=ratio.value, spread=spread, n=ratio.n, counted=ratio.counted),
         Cell(metric, _reading(ratio, metric)),
     )
+
+
+def _number(value: float, metric: str) -> str:
+    """A number in its unit; bytes in the one that suits them."""
+    return written(value, "B") if unit_of(metric) == "B" else quantity_written(value, metric)
 
 
 def _reading(ratio: Ratio, metric: str) -> str:

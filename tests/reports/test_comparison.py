@@ -255,3 +255,11 @@ def test_on_a_metric_where_less_is_better_the_smaller_side_is(made):
         rows += made.attempt("capacity", "delta", made.pairs(20), {"retrieval_loss": 0.25}, seed=seed)
     (line,) = [line for line in printed(rows, "variant=linear", "variant=delta") if "retrieval loss" in line]
     assert line.split("│")[-2].strip() == "B"
+
+
+def test_bytes_are_told_in_the_unit_that_suits_them(made):
+    rows = made.attempt("memory", "delta", point(), {"training_peak_bytes": 3 * 2.0**20})
+    rows += made.attempt("memory", "linear", point(), {"training_peak_bytes": 2.0**20})
+    (line,) = [line for line in printed(rows, "variant=linear", "variant=delta") if "peak bytes" in line]
+    assert "1.00 MiB" in line
+    assert "3.00 MiB" in line
