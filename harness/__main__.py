@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnbench.harness.options import (
+    DATABASE,
+    Chosen,
+    Database,
+    Device,
+    Forms,
+    Measured,
+    Only,
+    Scale,
+    Seeds,
+    Suites,
+    Variants,
+)
 from attnbench.variants.errors import UserError
 
 if TYPE_CHECKING:
     from attnbench.harness.plan import Request
 
-DATABASE = "attnbench.db"
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -50,40 +62,6 @@ def everywhere(
     ] = False,
 ) -> None:
     """Options of attnbench itself."""
-
-
-Database = Annotated[
-    str,
-    typer.Option("--db", envvar="ATTNBENCH_DB", show_envvar=True, help="Path of an SQLite file, or a database URL."),
-]
-Suites = Annotated[
-    list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all that have the scale if none is named.")
-]
-Scale = Annotated[str, typer.Option(help="smoke, quick, standard or paper.")]
-Variants = Annotated[
-    list[str] | None,
-    typer.Option("--variant", "-v", help="A variant's name or path/to/file.py:VARIANT. May be repeated."),
-]
-Forms = Annotated[
-    list[str] | None, typer.Option("--form", "-f", help="A form in place of each suite's choice. May be repeated.")
-]
-Seeds = Annotated[list[int] | None, typer.Option(help="Seeds in place of the grid's. May be repeated.")]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only", help="NAME=VALUE[,VALUE...]: the points of the grid that have it, as in --only pairs=20,40."
-    ),
-]
-Chosen = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="NAME=VALUE[,VALUE...]: settings in place of the grid's, as in --set pairs=20,40."),
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N; cuda*N or cpu*N: N processes train each model.")]
-
-Measured = Annotated[
-    bool,
-    typer.Option("--measured/--no-measured", help="Show rows shipped with attnbench where the database has none."),
-]
 
 
 @app.command()
@@ -154,7 +132,8 @@ def plan_costs(
 ) -> None:
     """Say what a run would cost: cases, parameters, tokens, memory, FLOPs, hours, and where the hours come from.
 
-    A case that does not fit into the memory of the device, or of the GPU that --gpu names, is warned of. Nothing is run, fetched or stored. Where neither --tflops nor --probe gives hours, the database does, or a guess.
+    A case that does not fit into the memory of the device, or of the GPU that --gpu names, is warned of. Nothing is run,
+    fetched or stored. Where neither --tflops nor --probe gives hours, the database does, or a guess.
     """
     from rich.console import Console
 
@@ -172,9 +151,7 @@ def check(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Variants; every listed one if none is named.")
     ] = None,
     form: Forms = None,
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda or cuda:N; cuda*N or cpu*N: N processes train each model.")
-    ] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Prove each form of each variant: one line a check; exits with 1 if one fails."""
     from attnbench.harness.checking import check_variants

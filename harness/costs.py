@@ -5,8 +5,8 @@
 Counted is what is carried out: attention under a causal mask is not halved, and what is computed again counts again.
 Elementwise operations count nothing, an optimiser's step neither.
 
-Memory: weights, their gradients, the two moments of Adam, and what tensors hold besides at the worst moment of a step, of
-`predicted` bytes. Counted in full and not layer by layer only where the model is small.
+Memory: weights, their gradients, the two moments of Adam, and what tensors hold besides at the worst moment of a step, found
+as in `predicted`. Of more than three layers, all that follow the second hold what the third does.
 
 Weights and all that comes of them have shapes only; tokens are real, so that what hangs on them (which words are rare)
 has its right size:
@@ -141,26 +141,29 @@ def training_bytes(
 
     def held(count: int) -> int:
         built = _unreal(model, count)
-        trained = [one for one in built.parameters() if one.requires_grad]
         weights = sum(-(-one.numel() * one.element_size() // BLOCKS[kind]) * BLOCKS[kind] for one in built.parameters())
         # as torch does it by default: all weights in one operation on CUDA, one after another on the CPU
-        optimiser = torch.optim.AdamW(trained, foreach=kind == "cuda")
-
-        def step() -> None:
-            _step(built, loss, sequences)
-            optimiser.step()
-
-        def twice() -> None:
-            # the moments come up at the end of the first step
-            step()
-            step()
-
-        return weights + quietly(lambda: predicted_peak_bytes(twice, kind))
+        steps = two_steps(built, loss, sequences, foreach=kind == "cuda")
+        return weights + quietly(lambda: predicted_peak_bytes(steps, kind))
 
     if layers <= 3:
         return held(layers)
     second = held(2)
     return second + (layers - 2) * (held(3) - second)
+
+
+def two_steps(
+    model: nn.Module, loss: Callable[[nn.Module, int], Tensor], sequences: int, *, foreach: bool | None = None
+) -> Callable[[], None]:
+    """Two training steps with Adam, since its moments come up at the end of the first. `foreach` is that of torch."""
+    optimiser = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], foreach=foreach)
+
+    def steps() -> None:
+        for _ in range(2):
+            _step(model, loss, sequences)
+            optimiser.step()
+
+    return steps
 
 
 def zipf_words(words: int, *shape: int) -> Tensor:

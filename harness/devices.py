@@ -46,12 +46,16 @@ def room_of_gpu(name: str) -> Room:
 
 
 def room_here(device: str) -> Room | None:
-    """That of a device of this machine; None where the system does not tell."""
-    kind, _ = processes_of(device)
+    """That of each process on a device of this machine; None where the system does not tell.
+
+    On cpu*N the processes share the machine's memory, on cuda*N each has a GPU.
+    """
+    kind, count = processes_of(device)
     if kind.partition(":")[0] == "cuda":
         import torch
 
         properties = torch.cuda.get_device_properties(torch.device(kind))
         return Room(f"this {properties.name}", properties.total_memory - TAKEN_ON_CUDA)
     total = memory_bytes()
-    return None if total is None else Room("this machine", total)
+    name = "this machine" if count == 1 else f"each of {count} processes on this machine"
+    return None if total is None else Room(name, total // count)

@@ -228,7 +228,7 @@ def _remarks(found: Comparison) -> Iterable[str]:
         yield "No case in common has numbers above zero on both sides, so there is no ratio."
     for side, count in (("A", found.only_a), ("B", found.only_b)):
         if count:
-            yield f"{count} of {side} without a counterpart."
+            yield f"{count} number{'' if count == 1 else 's'} of {side} without a counterpart."
 
 
 def tables_of(cases: Sequence[Compared]) -> tuple[Table, ...]:

@@ -11,6 +11,7 @@ bootstrap over the rounds in which variants were timed in turn, so that a round 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from attnbench.harness.rows import Row, Status
@@ -104,7 +105,7 @@ def interval_written(found: Fitted, lengths: Sequence[int]) -> str:
 
 def fastest(curves: Sequence[CostCurve]) -> CostCurve | None:
     """Of several forms the one that takes the least time at the longest length that it has."""
-    return min(curves, key=lambda one: _middle(one.seconds[max(one.seconds)]) / max(one.seconds), default=None)
+    return min(curves, key=lambda one: median(one.seconds[max(one.seconds)]) / max(one.seconds), default=None)
 
 
 def _end_written(at: float, lengths: Sequence[int]) -> str:
@@ -124,7 +125,7 @@ def _observed(curve: CostCurve, lengths: Sequence[int]) -> "Array":
     """The medians, [1,lengths]."""
     import numpy as np
 
-    return np.array([[_middle(curve.seconds[length]) for length in lengths]])
+    return np.array([[median(curve.seconds[length]) for length in lengths]])
 
 
 def _medians(curve: CostCurve, lengths: Sequence[int]) -> "Array":
@@ -179,9 +180,3 @@ def _with_interval(at: float, drawn: "Array", has_rounds: bool) -> Fitted:
 
 def _has_rounds(curve: CostCurve, lengths: Sequence[int]) -> bool:
     return all(len(curve.seconds[length]) > 2 for length in lengths)
-
-
-def _middle(samples: Sequence[float]) -> float:
-    ordered = sorted(samples)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

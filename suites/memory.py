@@ -10,13 +10,10 @@ prediction takes more than half of the device's memory, it is predicted only: so
 Source: arXiv:2102.11174, section 6.3, gives gigabytes of whole models.
 """
 
-from collections.abc import Callable
-
 import torch
-from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from attnbench.harness.costs import training_bytes
+from attnbench.harness.costs import training_bytes, two_steps
 from attnbench.harness.devices import room_here
 from attnbench.harness.lab import Lab
 from attnbench.harness.peak import peak_bytes, tensor_bytes
@@ -139,24 +136,8 @@ def _measure_model(lab: Lab) -> None:
 def _held_by(step: Step, device: torch.device) -> int:
     """The most bytes of a real training step, from the weights on."""
     model = step.model(step.layers).to(device)
-    optimiser = torch.optim.AdamW(model.parameters())
-    twice = _twice(model, optimiser, lambda: step.loss(model, step.at_once))
     weights = tensor_bytes(dict(model.named_parameters()))
-    return weights + peak_bytes(twice, device)
-
-
-def _twice(
-    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[], torch.Tensor]
-) -> Callable[[], object]:
-    """Two steps: the moments come up at the end of the first."""
-
-    def steps() -> None:
-        for _ in range(2):
-            model.zero_grad(set_to_none=True)
-            loss().backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-
-    return steps
+    return weights + peak_bytes(two_steps(model, step.loss, step.at_once), device)
 
 
 def _record_prediction(lab: Lab, predicted: int, measured: int | None) -> None:

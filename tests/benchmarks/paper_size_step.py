@@ -4,8 +4,8 @@
 
 The vocabulary has the published 267,735 words, drawn by Zipf's law in place of WikiText-103. A step takes the published
 batch of 96 sequences of 256 tokens, in 12 parts; an evaluation scores a context of 256 and the token behind it. Memory is
-what tensors hold at most during one part, beyond weights, gradients and the optimiser's state. A variant whose first loss
-is not finite gets no further.
+what tensors hold at most during one part, beyond weights, gradients and the optimiser's state. `delta+nosumnorm`
+is published to diverge: where its first loss is not finite it gets no further.
 """
 
 import argparse
@@ -29,6 +29,7 @@ SMALL = points.small(stride=1)
 SUITE = language_modelling.SUITE
 SCALE = SUITE.scales["paper"]
 NAMES = dict.fromkeys((*SCALE.variants, *unbounded_context.SUITE.scales["paper"].variants))
+PUBLISHED_TO_DIVERGE = {"delta+nosumnorm"}
 
 
 def measured(name: str) -> str:
@@ -63,8 +64,9 @@ def measured(name: str) -> str:
     began = time.perf_counter()
     scored = sliding(model, words.flatten()[: context + 2], context, 1, draws)
     window = (time.perf_counter() - began) / 2
-    if not math.isfinite(loss):
+    if name in PUBLISHED_TO_DIVERGE and not math.isfinite(loss):
         return f"| {name} | {form} | {count_parameters(model):,} | not finite | | {step:.1f} | | |"
+    assert math.isfinite(loss), f"{name}: the loss is {loss}"
     assert math.isfinite(norm), f"{name}: the norm of the gradients is {norm}"
     assert scored.nats.shape == (context + 1,), f"{name}: {scored.nats.shape}"
     assert scored.nats.isfinite().all(), f"{name}: a token cost what is not finite"

@@ -8,19 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+from tower import Tower
 
 from attnbench.harness.costs import Cost, Evaluation, Trial, counted_flops, of_training, zipf_words
-
-
-class Tower(nn.Module):
-    """Layers [width, width] without bias."""
-
-    def __init__(self, width: int, layers: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
 
 
 def tower_cost(width: int, *, layers: int = 1, batch: int = 4, **more: object) -> Cost:
@@ -68,6 +58,8 @@ def test_training_costs_the_steps_of_the_whole_batch() -> None:
     )
     # forwards 2 * (4 * 7) * 3 * 5 = 840, backwards as many for the weights; the inputs need no gradient
     assert replace(cost, training_bytes=0) == Cost(parameters=15, tokens=280, steps=10, flops=10 * 1680)
+    # 15 weights, their gradients and two moments, and 28 results of 5 numbers
+    assert cost.training_bytes > 4 * (4 * 15 + 28 * 5)
 
 
 def test_evaluation_costs_its_forward_passes_alone() -> None:

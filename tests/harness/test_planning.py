@@ -13,10 +13,10 @@ import costed
 import pytest
 from rich.console import Console
 
-from attnbench.harness import devices, estimates, planning, rates
+from attnbench.harness import estimates, planning, rates
 from attnbench.harness.costs import Cost, Trial
 from attnbench.harness.data import fetch
-from attnbench.harness.errors import BadDatabase, BadParameter, UnknownDevice, Unsupported
+from attnbench.harness.errors import BadDatabase, BadParameter, Unsupported
 from attnbench.harness.plan import Request, plan
 from attnbench.harness.planning import Line, Wishes, lines_of, print_lines
 from attnbench.harness.progress import Log
@@ -384,46 +384,3 @@ def test_the_command_tells_json(attnbench: Attnbench) -> None:
     assert code == 0
     # 8 variants at two points
     assert json.loads(out)["sum"]["cases"] == 16
-
-
-# Memory.
-
-
-def test_a_line_shows_the_memory_of_its_largest_case_and_one_that_nobody_counts_shows_none() -> None:
-    found = lines(at(1))
-    assert (found["softmax 2000"].peak_bytes, found["linear 1000"].peak_bytes) == (4 * 2**30, 2 * 2**30)
-    assert found["nobody None"].peak_bytes is None
-    assert "4 GiB" in shown()
-
-
-def test_what_does_not_fit_into_the_named_gpu_is_warned_of() -> None:
-    roomy, tight = (
-        lines(Wishes("attnbench.db", may_lack_database=True, gpu=gpu), settings=settings(width=(7, 8)), scale="smoke")
-        for gpu in ("v100-32", "v100-16")
-    )
-    assert not any(line.exceeds for line in roomy.values())
-    # 14 GiB fit into the 15 that are left of 16, 16 do not
-    assert [name for name, line in tight.items() if line.exceeds] == ["softmax 8000", "linear 8000"]
-    asked = Request(settings=settings(width=8), scale="smoke")
-    console = Console(file=io.StringIO(), width=300)
-    wishes = Wishes("attnbench.db", may_lack_database=True, gpu="v100-16")
-    print_lines(lines_of(SUITES, asked, wishes), asked, SUITES, console)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "16 GiB !" in said
-    assert (
-        "Will not fit: a training step of softmax, linear holds more than the 15 GiB that v100-16 has for it." in said
-    )
-
-
-def test_without_a_name_memory_is_held_against_the_device_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "memory_bytes", lambda: 2**31)
-    assert lines(scale="smoke")["linear 1000"].exceeds == ""
-    monkeypatch.setattr(devices, "memory_bytes", lambda: 2**31 - 1)
-    assert lines(scale="smoke")["linear 1000"].exceeds == "2 GiB that this machine has for it"
-    monkeypatch.setattr(devices, "memory_bytes", lambda: None)
-    assert lines(scale="smoke")["linear 1000"].exceeds == ""
-
-
-def test_a_gpu_that_nobody_knows_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownDevice, match=r"no GPU 'h10' is known by name\. .*h100"):
-        lines(Wishes("attnbench.db", may_lack_database=True, gpu="h10"))

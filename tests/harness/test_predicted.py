@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from tower import Tower
 
 from attnbench.harness.costs import training_bytes
 from attnbench.harness.peak import peak_bytes
@@ -84,17 +85,6 @@ def test_on_cuda_each_tensor_takes_whole_blocks(sizes: list[int]) -> None:
 
     assert predicted_peak_bytes(call) == sum(sizes)
     assert predicted_peak_bytes(call, "cuda") == sum(512 * -(-size // 512) for size in sizes)
-
-
-class Tower(nn.Module):
-    """Layers [width, width] without bias."""
-
-    def __init__(self, width: int, layers: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
 
 
 def of_tower(layers: int, sequences: int, kind: str = "cpu") -> int:

@@ -238,7 +238,7 @@ def test_a_comparison_reads_like_this(made):
         "└────────────────────────────┴────────┴─────┴─────┴───────────┴────────┘",
         "B / A of the medians, below it 95 % of a bootstrap over 7 rounds a side, unless the cell says n. Better: the side that",
         "its metric's direction and the interval speak for. The same everywhere: threads 1, phase training.",
-        "1 of B without a counterpart.",
+        "1 number of B without a counterpart.",
     ]
 
 
