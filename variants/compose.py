@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attnbench.variants.contract import (
+    ChunkedForm,
     Composition,
     Draws,
     FeatureMap,
@@ -90,6 +91,8 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
     rule, feature_map = parts.write_rule, parts.feature_map
     is_random = feature_map.sample is not None
     forms = {name: replace(form, call=_whole(form.call, parts)) for name, form in rule.forms.items()}
+    if rule.in_chunks is not None and not parts.has_level:
+        forms["chunkwise"] = replace(forms["chunkwise"], call=_in_chunks(rule.in_chunks, parts))
     return Variant(
         name=name,
         formula=formula or f"{rule.formula}; {feature_map.formula}",
@@ -144,6 +147,28 @@ def _whole(call: RuleForm, parts: Parts) -> Callable[..., tuple[Tensor, Memory]]
     return form
 
 
+def _in_chunks(call: ChunkedForm, parts: Parts) -> Callable[..., tuple[Tensor, Memory]]:
+    """A form on raw queries and keys that makes their features itself."""
+
+    def form(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beta: Tensor | None = None,
+        memory: Memory | None = None,
+        draws: Tensor | None = None,
+    ) -> tuple[Tensor, Memory]:
+        def phi(x: Tensor) -> Tensor:
+            # a map without draws takes any axes before the last: those in the order of memory spare a copy
+            if draws is None:
+                return _own_features(x.transpose(1, 2), None, parts).transpose(1, 2)
+            return _own_features(x, draws, parts)
+
+        return call(phi, q, k, v, beta, memory, How(parts.attention, parts.options))
+
+    return form
+
+
 def _readout(parts: Parts) -> Callable[..., Tensor]:
     """The readout weights on raw queries and keys."""
     rule, feature_map = parts.write_rule, parts.feature_map
@@ -181,24 +206,30 @@ def _features(
     q: Tensor, k: Tensor, level: Tensor | None, draws: Tensor | None, parts: Parts
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """phi(q), phi(k), the decay of the memory and its running maximum (both None unless the features are scaled)."""
-    feature_map, decay, running = parts.feature_map, None, None
+    if not parts.has_level:
+        return _own_features(q, draws, parts), _own_features(k, draws, parts), None, None
+    log_k = _scaled_log_features(k, draws, parts)
+    own = log_k.amax(-1)  # B T H
+    before = own[:, :1] if level is None else level.unsqueeze(1)
+    levels = torch.cat([before, own], dim=1).cummax(dim=1).values
+    k_features = torch.exp(log_k - levels[:, 1:].unsqueeze(-1))
+    return _own_features(q, draws, parts), k_features, levels[:, :-1] - levels[:, 1:], levels[:, -1]
+
+
+def _own_features(x: Tensor, draws: Tensor | None, parts: Parts) -> Tensor:
+    """phi [B,T,H,D] of queries or keys, each by itself: scaled ones with their own maximum subtracted."""
     if "scaled" in parts.options:
-        assert feature_map.log_features is not None
-        scale = k.shape[-1] ** -0.25
-        log_q = feature_map.log_features(q * scale, draws, **parts.numbers)
-        log_k = feature_map.log_features(k * scale, draws, **parts.numbers)
-        q_features = torch.exp(log_q - log_q.amax(-1, keepdim=True))
-        own = log_k.amax(-1)  # B T H
-        if parts.has_level:
-            before = own[:, :1] if level is None else level.unsqueeze(1)
-            levels = torch.cat([before, own], dim=1).cummax(dim=1).values
-            decay = levels[:, :-1] - levels[:, 1:]
-            own, running = levels[:, 1:], levels[:, -1]
-        k_features = torch.exp(log_k - own.unsqueeze(-1))
+        logarithms = _scaled_log_features(x, draws, parts)
+        features = torch.exp(logarithms - logarithms.amax(-1, keepdim=True))
     else:
-        q_features = feature_map.features(q, draws, **parts.numbers)
-        k_features = feature_map.features(k, draws, **parts.numbers)
+        features = parts.feature_map.features(x, draws, **parts.numbers)
     for norm in parts.divides_features:
         assert norm.features is not None
-        q_features, k_features = norm.features(q_features), norm.features(k_features)
-    return q_features, k_features, decay, running
+        features = norm.features(features)
+    return features
+
+
+def _scaled_log_features(x: Tensor, draws: Tensor | None, parts: Parts) -> Tensor:
+    log_features = parts.feature_map.log_features
+    assert log_features is not None
+    return log_features(x * x.shape[-1] ** -0.25, draws, **parts.numbers)

@@ -279,6 +279,10 @@ class How:
 
 # what a form of a write rule calls, on features: (q, k, v, beta, memory, how) -> (values, memory)
 RuleForm = Callable[[Tensor, Tensor, Tensor, Tensor | None, Memory | None, How], tuple[Tensor, Memory]]
+# phi of raw queries or keys [B,T,H,K] -> [B,T,H,D], each token for itself
+Phi = Callable[[Tensor], Tensor]
+# the same on raw queries and keys, with the features as a function: (phi, q, k, v, beta, memory, how) -> (values, memory)
+ChunkedForm = Callable[[Phi, Tensor, Tensor, Tensor, Tensor | None, Memory | None, How], tuple[Tensor, Memory]]
 
 
 @dataclass(frozen=True)
@@ -287,7 +291,9 @@ class WriteRule:
 
     `bare` is the feature map that the rule's own name stands for (`delta` is elu1 with the delta rule). `normalisations`
     are the default ones, `allows` all that it can take. Each of `forms` calls a RuleForm; composing it with a feature map
-    keeps the devices and dtypes that it declares. `whole_forms` work on raw queries and keys. `state_floats(D, V, T, attention)`.
+    keeps the devices and dtypes that it declares. `in_chunks` stands in for form `chunkwise` where each token's features hang
+    on that token alone, and makes them a chunk at a time. `whole_forms` work on raw queries and keys.
+    `state_floats(D, V, T, attention)`.
     `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule. `keep` is
     that of a variant.
     """
@@ -304,6 +310,7 @@ class WriteRule:
     maps: tuple[str, ...] = ()
     accepts_decay: bool = False
     readout: Callable[..., Tensor] | None = None
+    in_chunks: ChunkedForm | None = None
     whole_forms: Mapping[str, Form] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     keep: Callable[[Memory, int], Memory] | None = None

@@ -17,6 +17,7 @@ Source: arXiv:2102.11174, section 4.2; the chunkwise form: arXiv:2406.06484.
 
 import torch
 
+from attnbench.variants import in_chunks as chunks
 from attnbench.variants.contract import (
     EPSILON,
     Asked,
@@ -24,11 +25,15 @@ from attnbench.variants.contract import (
     Features,
     Form,
     How,
+    Keys,
     Memory,
     Output,
+    Phi,
+    Queries,
     Values,
     Weights,
     WriteRule,
+    working_dtype,
 )
 from attnbench.variants.shapes import by_chunk, carried, start
 
@@ -68,10 +73,21 @@ def parallel(q: Features, k: Features, v: Values, beta: Betas | None, memory: Me
     return chunkwise(q, k, v, beta, memory, how, chunk=q.shape[1])
 
 
+def in_chunks(phi: Phi, q: Queries, k: Keys, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
+    """The WY form: a triangular solve inside a chunk, memory between chunks."""
+    if how.attention:
+        dtype = working_dtype(v)
+        o, written = chunkwise(
+            phi(q.to(dtype)), phi(k.to(dtype)), v.to(dtype), _strengths(beta, k).to(dtype), memory, how
+        )
+        return o.to(v.dtype), written
+    return chunks.delta_rule(phi, q, k, v, _strengths(beta, k), memory)
+
+
 def chunkwise(
     q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How, chunk: int = 64
 ) -> Output:
-    """The WY form: a triangular solve inside a chunk, memory between chunks."""
+    """The same on features, and where reads are divided."""
     S, z = start(memory, k, v)
     outputs = []
     for q_c, k_c, v_c, beta_c in by_chunk(q, k, v, _strengths(beta, k).unsqueeze(-1), chunk=chunk):  # B H C D
@@ -135,5 +151,6 @@ WRITE_RULE = WriteRule(
     normalisations=("sum",),
     allows=("attention", "sum", "l2"),
     readout=readout,
+    in_chunks=in_chunks,
     options=("fixedbeta",),
 )

@@ -22,8 +22,27 @@ from attnbench.variants.contract import FeatureMap, Letter
 
 def features(x: Tensor, draws: Tensor | None = None, *, nu: int) -> Tensor:
     """phi(x) >= 0, [..., 2 K nu]."""
-    r = torch.cat([torch.relu(x), torch.relu(-x)], dim=-1)
-    return torch.cat([r * torch.roll(r, shift, dims=-1) for shift in range(1, nu + 1)], dim=-1)
+    return _Products.apply(x, nu)  # type: ignore[no-untyped-call]
+
+
+class _Products(torch.autograd.Function):
+    """phi(x), with dL/dr = sum_j (g_j roll(r, j) + roll(g_j r, -j)): r is all that is kept for the backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, nu: int) -> Tensor:
+        r = torch.cat([x, -x], dim=-1).relu_()
+        ctx.save_for_backward(r)
+        return torch.cat([r * torch.roll(r, shift, dims=-1) for shift in range(1, nu + 1)], dim=-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (r,) = ctx.saved_tensors
+        to_r = torch.zeros_like(r)
+        for shift, part in enumerate(torch.split(gradient, r.shape[-1], dim=-1), start=1):
+            to_r.addcmul_(part, torch.roll(r, shift, dims=-1)).add_(torch.roll(part * r, -shift, dims=-1))
+        rising, falling = to_r.mul_(r > 0).chunk(2, dim=-1)
+        return rising - falling, None
 
 
 def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None, *, nu: int) -> Tensor:

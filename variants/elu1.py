@@ -16,8 +16,24 @@ from attnbench.variants.contract import FeatureMap
 
 def features(x: Tensor, draws: Tensor | None = None) -> Tensor:
     """phi(x) > 0, [..., K]."""
-    # x + 1 above 0 and exp(x) below, with nothing subtracted: elu(x) + 1 would round to 0 below -6.3 in bfloat16
-    return torch.relu(x) + torch.exp(x.clamp(max=0))
+    return _Features.apply(x)  # type: ignore[no-untyped-call]
+
+
+class _Features(torch.autograd.Function):
+    """phi(x), with phi' = min(phi, 1)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        # x + 1 above 0 and exp(x) below, with nothing subtracted: elu(x) + 1 would round to 0 below -6.3 in bfloat16
+        phi = x.clamp(max=0).exp_().add_(torch.relu(x))
+        ctx.save_for_backward(phi)
+        return phi
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (phi,) = ctx.saved_tensors
+        return phi.clamp(max=1).mul_(gradient)
 
 
 def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None) -> Tensor:

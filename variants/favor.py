@@ -26,15 +26,45 @@ from attnbench.variants.shapes import cache_blocks
 
 def features(x: Tensor, draws: Tensor | None = None, *, m: int) -> Tensor:
     """phi(x) > 0, [B,T,H,2m]. `draws` is R, [H,m,K]."""
-    return log_features(x, draws, m=m).clamp(min=_smallest(x.dtype)).exp()
+    assert draws is not None
+    return _Exponentials.apply(x, draws.to(x.dtype))  # type: ignore[no-untyped-call]
 
 
 def log_features(x: Tensor, draws: Tensor | None = None, *, m: int) -> Tensor:
     """ln phi(x), [B,T,H,2m]: one exponent, so that no factor overflows on its own."""
     assert draws is not None
-    projected = torch.einsum("b t h k, h m k -> b t h m", x, draws.to(x.dtype))
-    offset = 0.5 * (x * x).sum(-1, keepdim=True) + 0.5 * math.log(2 * m)
+    x = x.transpose(1, 2)  # B H T K
+    return _logarithms(x, draws.to(x.dtype)).transpose(1, 2)
+
+
+def _logarithms(x: Tensor, R: Tensor) -> Tensor:
+    """ln phi(x) [B,H,T,2m] of x [B,H,T,K]."""
+    projected = x @ R.mT
+    offset = 0.5 * (x * x).sum(-1, keepdim=True) + 0.5 * math.log(2 * R.shape[1])
     return torch.cat([projected - offset, -projected - offset], dim=-1)
+
+
+class _Exponentials(torch.autograd.Function):
+    """phi(x) [B,T,H,2m], which is all that is kept for the backward beside x: with g = dL/dphi phi = [g+; g-],
+
+    dL/dx = (g+ - g-) R - x sum g
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, R: Tensor) -> Tensor:
+        x = x.transpose(1, 2)  # B H T K
+        phi = _logarithms(x, R).clamp_(min=_smallest(x.dtype)).exp_()
+        ctx.save_for_backward(x, R, phi)
+        return phi.transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        x, R, phi = ctx.saved_tensors
+        weighted = gradient.transpose(1, 2) * phi
+        rising, falling = weighted.chunk(2, dim=-1)
+        to_x = (rising - falling) @ R - x * weighted.sum(-1, keepdim=True)
+        return to_x.transpose(1, 2), None
 
 
 def kernel(q: Tensor, k: Tensor, draws: Tensor | None = None, *, m: int) -> Tensor:

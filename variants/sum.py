@@ -10,6 +10,7 @@ Source: arXiv:2006.16236; arXiv:2102.11174, section 3.2.
 
 import torch
 
+from attnbench.variants import in_chunks as chunks
 from attnbench.variants.contract import (
     EPSILON,
     Asked,
@@ -17,8 +18,11 @@ from attnbench.variants.contract import (
     Features,
     Form,
     How,
+    Keys,
     Memory,
     Output,
+    Phi,
+    Queries,
     Values,
     Weights,
     WriteRule,
@@ -61,10 +65,15 @@ def parallel(q: Features, k: Features, v: Values, beta: Betas | None, memory: Me
     return chunkwise(q, k, v, beta, memory, how, chunk=q.shape[1])
 
 
+def in_chunks(phi: Phi, q: Queries, k: Keys, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
+    """Weights inside a chunk, memory between chunks: linear in T, and no D x V state per token."""
+    return chunks.sum_rule(phi, q, k, v, memory, attention=how.attention)
+
+
 def chunkwise(
     q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How, chunk: int = 64
 ) -> Output:
-    """Weights inside a chunk, memory between chunks: linear in T, and no D x V state per token."""
+    """The same on features, with factors on the memory."""
     S, z = start(memory, k, v)
     outputs = []
     for q_c, k_c, v_c, decay_c in by_chunk(q, k, v, how.decay, chunk=chunk):  # B H C D
@@ -113,4 +122,5 @@ WRITE_RULE = WriteRule(
     allows=("attention", "sum", "l2"),
     accepts_decay=True,
     readout=readout,
+    in_chunks=in_chunks,
 )
