@@ -11,10 +11,11 @@ WARM_UP_CALLS = 2
 
 @dataclass(frozen=True)
 class Timed:
-    """Something to be timed, with what to do with its samples (seconds a call)."""
+    """Something to be timed, with what to do with its samples (seconds a call), and what comes off the clock before each."""
 
     call: Callable[[], object]
     record: Callable[[Sequence[float]], None]
+    before: Callable[[], None] | None = None
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
@@ -52,16 +53,20 @@ def interleaved(
     rounds: int,
     failed: Callable[[str, Exception], None],
     progress: Callable[[float], None] = lambda fraction: None,
+    before: Mapping[str, Callable[[], None]] | None = None,
 ) -> dict[str, list[float]]:
     """Samples of each call, taken in rounds: A B C, B C A, C A B, ..., so that drift of the machine meets all alike.
 
-    A call that raises is handed to `failed` and left out from then on.
+    A call that raises is handed to `failed` and left out from then on. `before` has what is done off the clock before a call.
     """
+    prepare = before or {}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
 
     def attempt(name: str, keep: bool) -> None:
         try:
+            if name in prepare:
+                prepare[name]()
             taken = seconds(calls[name], device)
         except Exception as problem:
             failed(name, problem)

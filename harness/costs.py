@@ -143,7 +143,7 @@ def training_bytes(
         built = _unreal(model, count)
         weights = sum(-(-one.numel() * one.element_size() // BLOCKS[kind]) * BLOCKS[kind] for one in built.parameters())
         # as torch does it by default: all weights in one operation on CUDA, one after another on the CPU
-        steps = two_steps(built, loss, sequences, foreach=kind == "cuda")
+        steps = twice(adam_step(built, loss, sequences, foreach=kind == "cuda"))
         return weights + quietly(lambda: predicted_peak_bytes(steps, kind))
 
     if layers <= 3:
@@ -152,16 +152,32 @@ def training_bytes(
     return second + (layers - 2) * (held(3) - second)
 
 
-def two_steps(
-    model: nn.Module, loss: Callable[[nn.Module, int], Tensor], sequences: int, *, foreach: bool | None = None
+def adam_step(
+    model: nn.Module,
+    loss: Callable[[nn.Module, int], Tensor],
+    sequences: int,
+    parts: int = 1,
+    *,
+    foreach: bool | None = None,
 ) -> Callable[[], None]:
-    """Two training steps with Adam, since its moments come up at the end of the first. `foreach` is that of torch."""
+    """A training step with Adam on so many parts, one after another, of so many sequences each. `foreach` is that of torch."""
     optimiser = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], foreach=foreach)
 
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        for _ in range(parts):
+            loss(model, sequences).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return step
+
+
+def twice(step: Callable[[], None]) -> Callable[[], None]:
+    """Two steps: the moments of Adam come up at the end of the first, and are all there in the second."""
+
     def steps() -> None:
-        for _ in range(2):
-            _step(model, loss, sequences)
-            optimiser.step()
+        step()
+        step()
 
     return steps
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from attnbench.harness.spec import processes_of
@@ -124,6 +125,21 @@ def cpu_model() -> str:
     except OSError:
         model = _output("sysctl", "-n", "machdep.cpu.brand_string")
     return model or platform.processor() or platform.machine() or "unknown processor"
+
+
+def clock_mhz(device: str) -> float | None:
+    """The clock of the processor or of the first GPU at this moment, the median of its cores; None where nobody tells."""
+    if device.startswith("cuda"):
+        told = _output("nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits").splitlines()[:1]
+    else:
+        try:
+            told = re.findall(r"^cpu MHz\s*:\s*(\S+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+        except OSError:
+            told = []
+    try:
+        return median(map(float, told)) if told else None
+    except ValueError:
+        return None
 
 
 def _cpu_model_in(cpuinfo: str) -> str:

@@ -47,6 +47,7 @@ class Lab:
     measurements: list[Measurement] = field(default_factory=list)
     curves: list[Series] = field(default_factory=list)
     artefacts: list[Artefact] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
     _reported: float = 0.0
 
     @property
@@ -123,6 +124,10 @@ class Lab:
         """Keep a text. Raises ValueError for a name that was used before."""
         _refuse_twice("artefact", name, (one.name for one in self.artefacts))
         self.artefacts.append(Artefact(name, media_type, text))
+
+    def fact(self, name: str, text: str) -> None:
+        """Keep what a number hangs on and no setting says, such as the clock of the processor."""
+        self.facts[name] = text
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far the case has come, at most four times a second."""

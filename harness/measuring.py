@@ -124,6 +124,7 @@ def measure_times(
         rounds=settings.timing_rounds,
         failed=failed,
         progress=lambda fraction: report(fraction, f"{len(timed)} variants in turn"),
+        before={key: one.before for key, one in timed.items() if one.before is not None},
     )
     for key, taken in samples.items():
         seconds[key] += sum(taken)
@@ -140,7 +141,7 @@ def measure_times(
 
 
 def measure_one_time(
-    planned: Planned, suite: ModuleType, settings: Settings, samples: Callable[[Callable[[], object]], Sequence[float]]
+    planned: Planned, suite: ModuleType, settings: Settings, samples: Callable[[Timed], Sequence[float]]
 ) -> Outcome:
     """One timing case on its own, by a timing loop that gives the seconds of each call."""
     started = time.perf_counter()
@@ -152,7 +153,7 @@ def measure_one_time(
             status = Status.WRONG
         else:
             timed = suite.prepare(lab)
-            if taken := samples(timed.call):
+            if taken := samples(timed):
                 timed.record(taken)
             else:
                 status, reason = Status.SKIPPED, "the clock was off (--benchmark-disable)"
@@ -208,12 +209,13 @@ def _outcome(lab: Lab | None, status: Status, reason: str, seconds: float) -> Ou
             if not math.isfinite(number)
         ]
         status, reason = Status.DIVERGED, bad[0]
-    return Outcome(status, reason, seconds, finite, tuple(lab.curves), tuple(lab.artefacts), _training_facts(lab))
+    return Outcome(status, reason, seconds, finite, tuple(lab.curves), tuple(lab.artefacts), _facts(lab))
 
 
-def _training_facts(lab: Lab) -> dict[str, str]:
-    """What of the training of a case was done by an earlier process."""
-    return {"resumed": f"step {lab.kept.resumed_at}"} if lab.kept is not None and lab.kept.resumed_at else {}
+def _facts(lab: Lab) -> dict[str, str]:
+    """What the suite says beside its numbers, and what of the training was done by an earlier process."""
+    resumed = lab.kept.resumed_at if lab.kept is not None else 0
+    return {**lab.facts, "resumed": f"step {resumed}"} if resumed else dict(lab.facts)
 
 
 def _numbers(measured: Measurement) -> tuple[float, ...]:

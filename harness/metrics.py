@@ -170,6 +170,20 @@ METRICS: dict[str, Metric] = {
             "Tokens over median time, one token at a time with the memory carried.",
         ),
         Metric(
+            "model_training_tokens_per_second",
+            "tokens/s",
+            "higher",
+            "Tokens over the median time of a training step of a whole language model, with Adam and without reading a text.",
+            f"{_PAPER}, section 6.3",
+        ),
+        Metric(
+            "roofline_fraction",
+            "fraction",
+            "higher",
+            "Least time over median time. The least time is that of the FLOPs that the form carries out at the device's measured rate "
+            "of matrix products, or of the bytes that cannot be left out at its rate of copying, whichever is longer.",
+        ),
+        Metric(
             "training_peak_bytes",
             "B",
             "lower",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOFTMAX = "softmax"
 DECODING = "decode_tokens_per_second"
-TIMED = ("training_tokens_per_second", "prefill_tokens_per_second", DECODING)
+TIMED = ("training_tokens_per_second", "prefill_tokens_per_second", DECODING, "model_training_tokens_per_second")
 SHORTEST_SHARE = 1 / 8
 _BOOTSTRAPS, _BOOTSTRAP_SEED = 2000, 0
 

@@ -50,7 +50,12 @@ _PLANS = {
     "rewrite": _Plan(x="linear", y="log", levels={"retrieves": RETRIEVES}),
     "language_modelling": _Plan(x="log"),
     "speed": _Plan(
-        ("training_tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second"), x="log", y="log"
+        (
+            *("training_tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second"),
+            *("model_training_tokens_per_second", "roofline_fraction"),
+        ),
+        x="log",
+        y="log",
     ),
     "memory": _Plan(("training_peak_bytes", "prefill_peak_bytes", "decode_state_bytes"), x="log", y="log"),
 }

@@ -124,10 +124,14 @@ def tables(
     if is_along:
         parts = (_along_axis(one, suite, theirs, axis_values) for one in sums)
         return tuple(_finished(part) for part in parts if part.lines)
-    table = _by_metric(sums, suite, theirs)
+    # what a variant has one number of stands in one table; what it has several of, one a phase say, would tear that apart
+    parted = [[one for one in sums if _is_single(one) == single] for single in (True, False)]
+    found = tuple(_by_metric(part, suite, theirs) for part in parted if part)
     if axis_values != [NOT_SET]:
-        table = replace(table, title=f"Every metric at {metric_words(suite.axis)} {setting_written(axis_values[0])}")
-    return (_finished(table),)
+        at = f"at {metric_words(suite.axis)} {setting_written(axis_values[0])}"
+        titles = ("Every metric",) if len(found) == 1 else ("Metrics", "More metrics")
+        found = tuple(replace(table, title=f"{title} {at}") for title, table in zip(titles, found, strict=True))
+    return tuple(map(_finished, found))
 
 
 def measured_metrics(rows: Iterable[Row], suite: SuiteFacts) -> tuple[str, ...]:
@@ -228,11 +232,15 @@ def _along_axis(
     )
 
 
+def _is_single(sums: Summary) -> bool:
+    """Whether every variant has one line of the metric."""
+    return max(Counter(line.key[0] for line in sums.lines()).values(), default=1) == 1
+
+
 def _by_metric(all_sums: Sequence[Summary], suite: SuiteFacts, numbers: Sequence[Published]) -> Table:
     """One line for each variant where every metric has one for it; else one for each combination that varies."""
     varying = tuple(dict.fromkeys(name for sums in all_sums for name in sums.by[1:]))
-    counts = [Counter(line.key[0] for line in sums.lines()) for sums in all_sums]
-    is_single = all(count == 1 for counted in counts for count in counted.values())
+    is_single = all(map(_is_single, all_sums))
     cells: dict[tuple[Any, ...], dict[str, Cell]] = {}
     labels: dict[tuple[Any, ...], dict[str, list[str]]] = {}
     floor_keys: set[tuple[Any, ...]] = set()

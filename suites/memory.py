@@ -13,50 +13,25 @@ Source: arXiv:2102.11174, section 6.3, gives gigabytes of whole models.
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from attnbench.harness.costs import training_bytes, two_steps
+from attnbench.harness.costs import adam_step, training_bytes, twice
 from attnbench.harness.devices import room_here
 from attnbench.harness.lab import Lab
 from attnbench.harness.peak import peak_bytes, tensor_bytes
 from attnbench.harness.predicted import predicted_peak_bytes
-from attnbench.harness.spec import Grid, Point, Setting, Suite
+from attnbench.harness.spec import Grid, Suite
 from attnbench.suites.tasks.language import points as language
 from attnbench.suites.tasks.language.costing import Step, step_of
-from attnbench.suites.tasks.operation import FORMS, PHASES, check_phase, forms_of, operation, points
+from attnbench.suites.tasks.language.steps import MODEL, as_language, check, model_point
+from attnbench.suites.tasks.operation import FORMS, forms_of, operation, points
 
-MODEL = "model"
 METRICS = {
     "training": "training_peak_bytes",
     "prefill": "prefill_peak_bytes",
     "decoding": "decode_state_bytes",
     MODEL: "model_peak_bytes",
 }
-# what of a language model's settings its memory hangs on
-_SIZES = (
-    *("vocabulary", "width", "layers", "heads", "key_width", "feed_forward", "norm", "activation", "positions"),
-    *("cutoffs", "dropout", "batch", "accumulation", "precision"),
-)
 # share of the device's memory up to which a model is measured and not only predicted
 _MEASURED_UP_TO = 0.5
-
-
-def model_point(sized: Point, **changed: Setting) -> Point:
-    """The training step of the language model that a point describes."""
-    sizes = {name: sized[name] for name in _SIZES}
-    return Point({"phase": MODEL, "tokens": sized["context"], **sizes, **changed})
-
-
-def check(point: Point) -> None:
-    """Refuse a phase that there is not, and a model that does not go together. Raises BadParameter."""
-    check_phase(point, (*PHASES, MODEL))
-    if point.text("phase") == MODEL:
-        language.check(_as_language(point))
-
-
-def _as_language(point: Point) -> Point:
-    """A point of this suite as one of a language model."""
-    text = {"tokeniser": "words"} if point["cutoffs"] != language.NO_CUTOFFS else {}
-    sizes = {name: point[name] for name in _SIZES}
-    return language.point(**{**sizes, **text, "context": point["tokens"]})
 
 
 SUITE = Suite(
@@ -122,7 +97,7 @@ def measure(lab: Lab) -> None:
 
 
 def _measure_model(lab: Lab) -> None:
-    point = _as_language(lab.case.point)
+    point = as_language(lab.case.point)
     step = step_of(lab, point)
     predicted = training_bytes(step.model, step.loss, step.layers, step.at_once, lab.device.type)
     room = room_here(lab.case.device)
@@ -137,7 +112,7 @@ def _held_by(step: Step, device: torch.device) -> int:
     """The most bytes of a real training step, from the weights on."""
     model = step.model(step.layers).to(device)
     weights = tensor_bytes(dict(model.named_parameters()))
-    return weights + peak_bytes(two_steps(model, step.loss, step.at_once), device)
+    return weights + peak_bytes(twice(adam_step(model, step.loss, step.at_once)), device)
 
 
 def _record_prediction(lab: Lab, predicted: int, measured: int | None) -> None:

@@ -8,10 +8,10 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -27,6 +27,9 @@ from attnbench.harness.running import TIMING, Options, check_wishes, planned_cas
 from attnbench.harness.spec import Suite
 from attnbench.harness.store import Claim, Store
 from attnbench.suites import find_suites
+
+if TYPE_CHECKING:
+    from attnbench.harness.clock import Timed
 
 FOUND = pytest.StashKey[dict[str, Suite]]()
 PLANNED = pytest.StashKey[dict[str, list[Planned]]]()
@@ -194,11 +197,15 @@ def _time_case(planned: Planned, recorder: Recorder, benchmark: Any) -> None:
         suite=planned.case.suite, variant=planned.case.variant, form=planned.case.form, seed=planned.case.seed
     )
 
-    def samples(call: Callable[[], object]) -> list[float]:
+    def samples(timed: "Timed") -> list[float]:
         # the first calls are slow, and pytest-benchmark decides by one of them how often it measures
         for _ in range(WARM_UP_CALLS):
-            call()
-        benchmark(call)
+            timed.call()
+        if timed.before is None:
+            benchmark(timed.call)
+        else:
+            # what comes before each call can only be done in rounds of one
+            benchmark.pedantic(timed.call, setup=timed.before, rounds=Settings().timing_rounds)
         return [] if benchmark.stats is None else list(benchmark.stats.stats.data)
 
     outcome = measure_one_time(planned, importlib.import_module(planned.module), Settings(), samples)

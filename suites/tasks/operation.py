@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnbench.harness.errors import BadParameter, Unsupported, did_you_mean
 from attnbench.harness.lab import Lab
+from attnbench.harness.peak import tensor_bytes
 from attnbench.harness.spec import Point
 from attnbench.variants.contract import Memory
 
@@ -22,10 +23,15 @@ DECODED_TOKENS = 16
 
 @dataclass
 class Operation:
-    """One form at one point, ready to be called. `memory` is what decoding carries."""
+    """One form at one point, ready to be called. `memory` is what decoding carries.
+
+    `moved_bytes` is what cannot be left out: inputs read once forwards and once backwards, results and gradients written
+    once; in decoding the memory read for each token, and written where its size is constant.
+    """
 
     call: Callable[[], object]
     tokens: int
+    moved_bytes: int
     memory: Memory | None = None
 
 
@@ -40,8 +46,9 @@ def operation(lab: Lab) -> Operation:
     q, k, v = (_inputs(lab, name, *shape) for name in ("q", "k", "v"))
     beta = torch.sigmoid(_inputs(lab, "beta", *shape[:3]))
     draws = lab.draws(shape[2], shape[3])
+    taking_part = [q, k, v, beta] if "beta" in variant.inputs else [q, k, v]
+    read, written = sum(one.nbytes for one in taking_part), v.nbytes
     if phase == "training":
-        taking_part = [q, k, v, beta] if "beta" in variant.inputs else [q, k, v]
         for one in taking_part:
             one.requires_grad_()
         direction = _inputs(lab, "direction", *shape)
@@ -50,15 +57,16 @@ def operation(lab: Lab) -> Operation:
             values, _ = variant.apply(form, q, k, v, beta, None, draws)
             torch.autograd.grad(values, taking_part, direction)
 
-        return Operation(train, shape[0] * tokens)
+        # backwards the gradient of the result comes in, and those of the inputs go out
+        return Operation(train, shape[0] * tokens, read + written + 2 * read + written)
     if phase == "prefill":
 
         def prefill() -> None:
             with torch.no_grad():
                 variant.apply(form, q, k, v, beta, None, draws)
 
-        return Operation(prefill, shape[0] * tokens)
-    return _decoding(lab, q, k, v, beta, draws)
+        return Operation(prefill, shape[0] * tokens, read + written)
+    return _decoding(lab, q, k, v, beta, draws, (read + written) // tokens)
 
 
 def points(*lengths: int, batch: int, heads: int, key_width: int, **more: str) -> tuple[Point, ...]:
@@ -86,7 +94,9 @@ def forms_of(phase: str) -> tuple[str, ...]:
     return ("step",) if phase == "decoding" else FORMS
 
 
-def _decoding(lab: Lab, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, draws: Tensor | None) -> Operation:
+def _decoding(
+    lab: Lab, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, draws: Tensor | None, token_bytes: int
+) -> Operation:
     """Token after token from a memory of the whole context, which the variant's fastest form has written."""
     variant, form = lab.mechanism(), lab.case.form
     writer = next((name for name in FORMS if name in variant.forms), "")
@@ -102,7 +112,9 @@ def _decoding(lab: Lab, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, draws: Te
             for _ in range(DECODED_TOKENS):
                 _, carried = variant.apply(form, q_t, k_t, v_t, beta_t, carried, draws)
 
-    return Operation(decode, q.shape[0] * DECODED_TOKENS, memory)
+    # of a memory that grows a token's own row is written, which counts among its inputs
+    memory_bytes = tensor_bytes(memory) * (1 if variant.keep is not None else 2)
+    return Operation(decode, q.shape[0] * DECODED_TOKENS, DECODED_TOKENS * (memory_bytes + token_bytes), memory)
 
 
 def _inputs(lab: Lab, name: str, *shape: int) -> Tensor:

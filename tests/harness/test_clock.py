@@ -56,6 +56,16 @@ def test_when_every_call_fails_there_is_nothing_left() -> None:
     assert interleaved(calls.all(), CPU, rounds=3, failed=calls.failed) == {}
 
 
+def test_what_comes_before_a_call_comes_before_each_of_it_and_off_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls("AB")
+    ticks = iter(range(1000))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    before = {"B": lambda: (calls.order.append("b"), next(ticks))[0]}
+    samples = interleaved(calls.all(), CPU, rounds=2, failed=calls.failed, before=before)
+    assert "".join(calls.order) == "AA" + "bBbB" + "AbB" + "bBA"
+    assert samples == {"A": [1, 1], "B": [1, 1]}
+
+
 def test_progress_is_told_after_each_round() -> None:
     told: list[float] = []
     interleaved(Calls("A").all(), CPU, rounds=4, failed=lambda name, problem: None, progress=told.append)

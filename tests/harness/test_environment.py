@@ -118,6 +118,29 @@ def test_gpu_memory_and_driver_come_from_nvidia_smi(tmp_path, monkeypatch):
     assert (run.driver, run.testbed) == ("570.86.15", "NVIDIA H200")
 
 
+def test_the_clock_is_the_median_of_the_cores_or_that_of_the_gpu_or_nothing(tmp_path, monkeypatch):
+    cpuinfo = "cpu MHz\t\t: 2600.5\nmodel name : x\ncpu MHz\t\t: 3400.0\ncpu MHz\t\t: 2700.0\n"
+    monkeypatch.setattr(Path, "read_text", lambda self, **how: cpuinfo)
+    assert environment.clock_mhz("cpu") == 2700
+    cpuinfo = "processor : 0\n"
+    assert environment.clock_mhz("cpu") is None
+    nvidia_smi(tmp_path, "1980\n210")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert environment.clock_mhz("cuda:0") == 1980
+    nvidia_smi(tmp_path, "[N/A]")
+    assert environment.clock_mhz("cuda") is None
+
+
+def test_where_nobody_tells_the_clock_there_is_none(monkeypatch):
+    def missing(self, **how):
+        raise OSError("no such file")
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    monkeypatch.setenv("PATH", "")
+    assert environment.clock_mhz("cpu") is None
+    assert environment.clock_mhz("cuda") is None
+
+
 @pytest.mark.usefixtures("no_gpu_seen_yet")
 def test_where_gpus_differ_torch_says_which_one_it_is(tmp_path, monkeypatch):
     nvidia_smi(tmp_path, "NVIDIA A100, 40960, 570.1\nNVIDIA H200, 143771, 570.1")

@@ -200,8 +200,8 @@ def test_the_cases_of_a_point_are_timed_together_and_each_ends_for_itself() -> N
 def test_one_case_is_timed_by_the_loop_of_another_tool() -> None:
     calls: list[object] = []
 
-    def loop(call: Any) -> list[float]:
-        calls.append(call())
+    def loop(timed: Timed) -> list[float]:
+        calls.append(timed.call())
         return [0.5, 0.25]
 
     outcome = measure_one_time(case(), suite(prepare=prepare), UNCHECKED, loop)
@@ -211,5 +211,5 @@ def test_one_case_is_timed_by_the_loop_of_another_tool() -> None:
 
 
 def test_a_loop_that_is_switched_off_skips_the_case() -> None:
-    outcome = measure_one_time(case(), suite(prepare=prepare), UNCHECKED, lambda call: [])
+    outcome = measure_one_time(case(), suite(prepare=prepare), UNCHECKED, lambda timed: [])
     assert (outcome.status, outcome.reason) == (Status.SKIPPED, "the clock was off (--benchmark-disable)")

@@ -30,6 +30,21 @@ def test_a_suite_with_one_axis_value_has_one_table_with_the_metrics_as_columns(m
     assert texts(table) == {"delta": ["0.0010", "900"]}
 
 
+def test_what_variants_have_several_of_stands_apart_from_what_they_have_one_of(made):
+    rows = []
+    for phase, metric in (("training", "training_peak_bytes"), ("prefill", "prefill_peak_bytes")):
+        for variant in ("delta", "linear"):
+            measured = {metric: 2048, "predicted_peak_bytes": 2048}
+            rows += made.attempt("rewrite", variant, Point(keys=20, phase=phase), measured)
+    one, several = tables(rows, made.rewrite)
+    assert (one.title, several.title) == ("Metrics at keys 20", "More metrics at keys 20")
+    assert (one.heads, several.heads) == (("variant",), ("variant", "phase"))
+    assert len(several.lines) == 4
+    # the headline, which nothing measured, has its column too
+    assert [[cell.value for cell in line.cells] for line in one.lines] == 2 * [[None, 2048, 2048]]
+    assert [[cell.value for cell in line.cells] for line in several.lines] == 4 * [[2048]]
+
+
 def test_a_missing_cell_shows_its_status_and_never_a_blank_or_a_zero(made):
     rows = made.attempt("capacity", "linear", made.pairs(20), {"retrieval_loss": 0.25})
     rows += made.attempt("capacity", "linear", made.pairs(60), {"retrieval_loss": 0.5})

@@ -8,8 +8,8 @@ from attnbench.harness.metrics import METRICS
 from attnbench.harness.spec import Point
 from attnbench.reports.published import find, published
 from attnbench.reports.published.protocol import protocols
-from attnbench.suites.memory import model_point
 from attnbench.suites.tasks.language.points import small
+from attnbench.suites.tasks.language.steps import model_point
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,8 @@ def test_the_logs_say_what_was_read_in_them(suite, variant, metric, point, value
 @pytest.mark.parametrize(
     ("suite", "variant", "metric", "point", "value"),
     [
-        ("speed", "linear", "training_tokens_per_second", {"tokens": 256, "width": 128}, 66000),
+        ("speed", "linear", "model_training_tokens_per_second", model_point(small(), accumulation=12), 66000),
+        ("speed", "dpfp-nu1", "model_training_tokens_per_second", model_point(small()), 63000),
         ("memory", "softmax", "model_peak_bytes", model_point(small()), 17e9),
         ("memory", "delta", "predicted_peak_bytes", model_point(small()), 14e9),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Commands
 
+from attnbench.harness.jobs import Settings
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.store import RunState, Store
 
@@ -60,22 +61,23 @@ def door(commands: Commands, tmp_path: Path) -> Door:
     return Door(commands, tmp_path)
 
 
-LABEL = "delta-step-batch=1,heads=2,key_width=16,phase=decoding,timing=benchmark,tokens=32-seed0"
+LABEL = "delta-step-batch=1,cache=as_left,heads=2,key_width=16,phase=decoding,timing=benchmark,tokens=32-seed0"
 
 
 def test_an_item_is_named_by_its_variant_form_and_point(timed: tuple[Door, int, str]) -> None:
     _, code, said = timed
     assert code == 0, said
     assert f"speed.py::test_speed[{LABEL}] PASSED" in said
-    # three variants in three phases, of which -k chose one
-    assert "1 passed, 8 deselected" in said
+    # three variants in four phases, of which -k chose one
+    assert "1 passed, 11 deselected" in said
 
 
 def test_what_was_timed_lies_in_the_database_with_its_samples_and_as_timed_by_benchmark(
     timed: tuple[Door, int, str],
 ) -> None:
-    (row,) = timed[0].rows()
+    row, share = timed[0].rows()
     assert (row.suite, row.variant, row.form, row.metric) == ("speed", "delta", "step", "decode_tokens_per_second")
+    assert share.metric == "roofline_fraction"
     assert (row.status, row.point["timing"]) == (Status.OK, "benchmark")
     assert row.testbed
     assert len(row.samples) >= 3
@@ -92,10 +94,10 @@ def test_the_json_of_pytest_benchmark_has_the_same_samples_and_says_what_they_ar
     door = timed[0]
     (benchmark,) = json.loads((door.folder / "bench.json").read_text(encoding="utf-8"))["benchmarks"]
     assert benchmark["extra_info"] == {"suite": "speed", "variant": "delta", "form": "step", "seed": 0}
-    assert benchmark["group"] == "batch=1,heads=2,key_width=16,phase=decoding,timing=benchmark,tokens=32"
+    assert benchmark["group"] == "batch=1,cache=as_left,heads=2,key_width=16,phase=decoding,timing=benchmark,tokens=32"
     assert benchmark["param"] == LABEL
     assert benchmark["stats"]["rounds"] == len(benchmark["stats"]["data"])
-    (row,) = door.rows()
+    row, _ = door.rows()
     # one sequence, sixteen tokens decoded a call
     assert row.samples == pytest.approx([16 / seconds for seconds in benchmark["stats"]["data"]])
 
@@ -109,6 +111,14 @@ def test_a_saved_benchmark_is_compared_with(timed: tuple[Door, int, str]) -> Non
     assert code == 0, said
     assert re.search(r"test_speed\[delta-step-.*\] \(0001_.*\)", said)
     assert re.search(r"test_speed\[delta-step-.*\] \(NOW\)", said)
+
+
+def test_with_cold_caches_each_call_is_a_round_of_its_own(door: Door) -> None:
+    code, said = door.pytest("speed.py", "-k", "delta and decoding", "--set", "cache=cold", *QUICKLY)
+    assert code == 0, said
+    row, _ = door.rows()
+    assert row.point["cache"] == "cold"
+    assert len(row.samples) == Settings().timing_rounds
 
 
 def test_without_the_clock_a_speed_case_is_skipped_with_its_reason(door: Door) -> None:
