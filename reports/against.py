@@ -75,7 +75,7 @@ def counts(found: Sequence[Pair]) -> Table:
     counted = [_counted([pair for pair in found if pair.variant == variant]) for variant in variants]
     names = [name for name in _counted(found) if name in _ALWAYS or any(one[name] for one in counted)]
     lines = [
-        Line(variant, (variant,), tuple(_count_cell(one[name]) for name in names))
+        Line(variant, (variant,), tuple(map(_count_cell, (one[name] for name in names))))
         for variant, one in zip((*variants, "all"), (*counted, _counted(found)), strict=True)
     ]
     notes = (
@@ -89,27 +89,32 @@ def counts(found: Sequence[Pair]) -> Table:
 _ALWAYS = frozenset({"released runs", "agree", "differ"})
 
 
-def _counted(some: Sequence[Pair]) -> dict[str, int]:
-    outcomes = Counter(pair.agreement.outcome for pair in some)
-    ways = Counter(pair.agreement.difference for pair in some)
+def _counted(some: Sequence[Pair]) -> dict[str, list[Pair]]:
+    def outcome(*asked: Outcome) -> list[Pair]:
+        return [pair for pair in some if pair.agreement.outcome in asked]
+
+    def differing(way: Difference) -> list[Pair]:
+        return [pair for pair in some if pair.agreement.difference is way]
+
     return {
-        "released runs": len(some),
-        "agree": outcomes[Outcome.BOTH_RETRIEVE] + outcomes[Outcome.BOTH_FAIL],
-        "both retrieve": outcomes[Outcome.BOTH_RETRIEVE],
-        "both fail": outcomes[Outcome.BOTH_FAIL],
-        "differ": outcomes[Outcome.DIFFERS],
-        "only measured retrieves": ways[Difference.MEASURED_RETRIEVES],
-        "only published retrieves": ways[Difference.MEASURED_FAILS],
-        "both fail, losses apart": ways[Difference.LOSS_DIFFERS],
-        "only measured diverged": ways[Difference.MEASURED_DIVERGED],
-        "NaN on both sides": outcomes[Outcome.BOTH_DIVERGED],
-        "excluded": outcomes[Outcome.EXCLUDED],
-        "not measured": outcomes[Outcome.NOT_MEASURED],
+        "released runs": list(some),
+        "agree": outcome(Outcome.BOTH_RETRIEVE, Outcome.BOTH_FAIL),
+        "both retrieve": outcome(Outcome.BOTH_RETRIEVE),
+        "both fail": outcome(Outcome.BOTH_FAIL),
+        "differ": outcome(Outcome.DIFFERS),
+        "only measured retrieves": differing(Difference.MEASURED_RETRIEVES),
+        "only published retrieves": differing(Difference.MEASURED_FAILS),
+        "both fail, losses apart": differing(Difference.LOSS_DIFFERS),
+        "only measured diverged": differing(Difference.MEASURED_DIVERGED),
+        "NaN on both sides": outcome(Outcome.BOTH_DIVERGED),
+        "excluded": outcome(Outcome.EXCLUDED),
+        "not measured": outcome(Outcome.NOT_MEASURED),
     }
 
 
-def _count_cell(number: int) -> Cell:
-    return Cell("runs", setting_written(number), value=float(number))
+def _count_cell(some: Sequence[Pair]) -> Cell:
+    attempts = tuple(number for pair in some for number in pair.attempts)
+    return Cell("runs", setting_written(len(some)), value=float(len(some)), attempts=attempts)
 
 
 def differences(found: Sequence[Pair]) -> Table:
@@ -118,9 +123,14 @@ def differences(found: Sequence[Pair]) -> Table:
     lines = []
     for pair in sorted(differing, key=lambda pair: (order(pair.variant), pair.at)):
         cells = (
-            loss_cell([pair.published.best_loss]),
-            Cell("training_steps", setting_written(pair.published.steps), value=float(pair.published.steps)),
-            loss_cell(list(pair.losses.values())),
+            loss_cell([pair.published.best_loss], source=pair.published.source),
+            Cell(
+                "training_steps",
+                setting_written(pair.published.steps),
+                value=float(pair.published.steps),
+                source=pair.published.source,
+            ),
+            loss_cell(list(pair.losses.values()), pair.attempts),
             _steps_cell(pair),
         )
         why = (str(pair.agreement.difference), *reasons(pair, found))
@@ -139,7 +149,7 @@ def left_out(found: Sequence[Pair]) -> Table:
         Line(
             pair.variant,
             (pair.variant, setting_written(pair.at)),
-            (loss_cell([pair.published.best_loss]), loss_cell(list(pair.losses.values()))),
+            (loss_cell([pair.published.best_loss], source=pair.published.source), loss_cell(list(pair.losses.values()), pair.attempts)),
             remarks=(pair.agreement.reason or "both runs ended in NaN",),
         )
         for pair in sorted(found, key=lambda pair: (order(pair.variant), pair.at))
@@ -217,7 +227,7 @@ def _steps_cell(pair: Pair) -> Cell:
         return Cell("training_steps", "not recorded")
     middle, low, high = median(steps), min(steps), max(steps)
     spread = f"{setting_written(low)} – {setting_written(high)}" if low != high else ""
-    return Cell("training_steps", setting_written(middle), value=middle, spread=spread)
+    return Cell("training_steps", setting_written(middle), value=middle, spread=spread, attempts=pair.attempts)
 
 
 def _figure(found: Sequence[Pair], looks: Mapping[str, Look], prefix: str) -> Figure:

@@ -83,12 +83,16 @@ class Agreement:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One measured run of one seed. `best_loss` is NaN where the run diverged; `last_loss` and `steps` may be unknown."""
+    """One measured run of one seed. `best_loss` is NaN where the run diverged; `last_loss` and `steps` may be unknown.
+
+    `attempts` has the attempt that it is.
+    """
 
     seed: int
     best_loss: float
     last_loss: float | None = None
     steps: int | None = None
+    attempts: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,11 @@ class Pair:
     def at(self) -> int:
         """The axis value of both: the number of pairs or keys."""
         return self.published.at
+
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts that were measured."""
+        return tuple(number for run in self.measured for number in run.attempts)
 
     @property
     def losses(self) -> dict[int, float]:
@@ -205,7 +214,7 @@ def _measured(rows: list[Row]) -> MeasuredRun | None:
     steps, last_loss = values.get("training_steps"), values.get("last_retrieval_loss")
     whole = None if steps is None else int(steps)
     if status is Status.DIVERGED:
-        return MeasuredRun(seed, math.nan, last_loss, whole)
+        return MeasuredRun(seed, math.nan, last_loss, whole, (rows[0].attempt_id,))
     if status is not Status.OK or "retrieval_loss" not in values:
         return None
-    return MeasuredRun(seed, values["retrieval_loss"], last_loss, whole)
+    return MeasuredRun(seed, values["retrieval_loss"], last_loss, whole, (rows[0].attempt_id,))

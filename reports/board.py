@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from attnbench.harness.rows import Row
 from attnbench.harness.spec import Setting
@@ -24,6 +26,9 @@ from attnbench.reports.tables import (
     summary,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass(frozen=True)
 class Part:
@@ -32,6 +37,11 @@ class Part:
     suite: SuiteFacts
     conditions: Conditions
     rows: Sequence[Row]
+
+    @cached_property
+    def data(self) -> "pd.DataFrame":
+        """The rows as a frame."""
+        return frame(self.rows)
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def headline(part: Part) -> Headline:
     Where a variant has several lines (forms, settings), the best of them stands for it and is named.
     """
     metric = measured_metrics(part.rows, part.suite)[0]
-    sums = summary(frame(part.rows), metric, part.suite.axis)
+    sums = summary(part.data, metric, part.suite.axis)
     summed = list(sums.lines())
     lines = [line for line in summed if not line.is_floor]
     axis_values = sorted({at for line in lines for at in line.cells}, key=order)

@@ -95,25 +95,28 @@ def _notes(lines: Sequence[LinePoints], axis: str, usual: int) -> tuple[str, ...
 
 def _shown(line: LinePoints) -> Line:
     cells = [
-        *(_point_cell(point) for point in line.points.values()),
-        _number_cell("feature_width", line.feature_width),
-        _number_cell("feature_rank", line.feature_rank),
+        *(_point_cell(point, line.attempts) for point in line.points.values()),
+        _number_cell("feature_width", line.feature_width, line.attempts),
+        _number_cell("feature_rank", line.feature_rank, line.attempts),
     ]
     return Line(line.variant, line.labels, tuple(cells), remarks=tuple(f"no run: {words}" for words in line.left_out))
 
 
-def _point_cell(point: CapacityPoint) -> Cell:
+def _point_cell(point: CapacityPoint, attempts: tuple[int, ...]) -> Cell:
     return Cell(
         "capacity_point",
         point.text,
         value=point.drawn_at,
         spread=point.interval_text if point.interval_text != point.text else "",
         n=point.runs,
+        attempts=attempts,
     )
 
 
-def _number_cell(metric: str, value: float | None) -> Cell:
-    return Cell(metric, NOT_SET) if value is None else Cell(metric, setting_written(value), value=value)
+def _number_cell(metric: str, value: float | None, attempts: tuple[int, ...]) -> Cell:
+    if value is None:
+        return Cell(metric, NOT_SET)
+    return Cell(metric, setting_written(value), value=value, attempts=attempts)
 
 
 def _figure(lines: Sequence[LinePoints], suite: SuiteFacts, looks: Mapping[str, Look], prefix: str) -> Figure:

@@ -92,7 +92,7 @@ class LinePoints:
     """The capacity points of one line of the table, by threshold, and what its features offer.
 
     `labels` begin with the variant. `feature_width` is d_dot, `feature_rank` the rank that the features span; None where
-    the rows have none. `left_out` says which attempts were no runs.
+    the rows have none. `left_out` says which attempts were no runs, `attempts` which there are.
     """
 
     variant: str
@@ -101,6 +101,7 @@ class LinePoints:
     feature_width: float | None = None
     feature_rank: float | None = None
     left_out: tuple[str, ...] = ()
+    attempts: tuple[int, ...] = ()
 
 
 def capacity_point(runs: Mapping[float, Sequence[bool]]) -> CapacityPoint:
@@ -186,7 +187,9 @@ def _line(key: Sequence[Setting], attempts: Iterable[list[Row]], axis: str) -> L
     widths: list[float] = []
     ranks: list[float] = []
     lost: dict[str, set[tuple[float, int]]] = {}
+    behind: list[int] = []
     for rows in newest_first(attempts):
+        behind.append(rows[0].attempt_id)
         values = {row.metric: row.value for row in rows if row.value is not None}
         pairs, seed = rows[0].point.number(axis), rows[0].seed
         if rows[0].status is Status.DIVERGED:
@@ -211,6 +214,7 @@ def _line(key: Sequence[Setting], attempts: Iterable[list[Row]], axis: str) -> L
         max(widths, default=None),
         max(ranks, default=None),
         tuple(_lost_words(lost, losses, axis)),
+        tuple(behind),
     )
 
 

@@ -33,13 +33,14 @@ _BOOTSTRAPS, _BOOTSTRAP_SEED = 2000, 0
 
 @dataclass(frozen=True)
 class CostCurve:
-    """The seconds of one variant in one form against T: at each length one number a round."""
+    """The seconds of one variant in one form against T: at each length one number a round. `attempts` were timed for it."""
 
     variant: str
     form: str
     metric: str
     settings: tuple[tuple[str, Setting], ...]
     seconds: Mapping[int, tuple[float, ...]]
+    attempts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Fitted:
 def curves_of(rows: Iterable[Row], axis: str) -> list[CostCurve]:
     """The curves of timing rows with at least two lengths; the newest attempt of a case counts."""
     found: dict[tuple[str, str, str, tuple[tuple[str, Setting], ...]], dict[int, tuple[float, ...]]] = {}
+    behind: dict[tuple[str, str, str, tuple[tuple[str, Setting], ...]], dict[int, int]] = {}
     for row in rows:
         length = row.point.get(axis)
         if row.status is not Status.OK or row.metric not in TIMED or not isinstance(length, int):
@@ -66,7 +68,12 @@ def curves_of(rows: Iterable[Row], axis: str) -> list[CostCurve]:
         if rates and min(rates) > 0:
             key = (row.variant, row.form, row.metric, settings)
             found.setdefault(key, {})[length] = tuple(tokens / rate for rate in rates)
-    return [CostCurve(*key, dict(sorted(seconds.items()))) for key, seconds in found.items() if len(seconds) > 1]
+            behind.setdefault(key, {})[length] = row.attempt_id
+    return [
+        CostCurve(*key, dict(sorted(seconds.items())), tuple(behind[key].values()))
+        for key, seconds in found.items()
+        if len(seconds) > 1
+    ]
 
 
 def exponent(curve: CostCurve) -> Fitted:

@@ -76,7 +76,7 @@ def _line(curve: CostCurve, softmax: CostCurve | None, varying: Sequence[str]) -
         *(setting_written(settings.get(name, NOT_SET)) for name in varying),
     )
     cells = (
-        Cell("cost_exponent", f"{grown.at:.2f}", value=grown.at, spread=spread),
+        Cell("cost_exponent", f"{grown.at:.2f}", value=grown.at, spread=spread, attempts=curve.attempts),
         _crossover_cell(curve, softmax),
     )
     return Line(curve.variant, labels, cells)
@@ -89,4 +89,10 @@ def _crossover_cell(curve: CostCurve, softmax: CostCurve | None) -> Cell:
     if found is None:
         return Cell("crossover", "not measured")
     lengths = [length for length in curve.seconds if length in softmax.seconds]
-    return Cell("crossover", crossover_written(found, lengths), value=found.at, spread=interval_written(found, lengths))
+    return Cell(
+        "crossover",
+        crossover_written(found, lengths),
+        value=found.at,
+        spread=interval_written(found, lengths),
+        attempts=(*curve.attempts, *softmax.attempts),
+    )

@@ -69,10 +69,12 @@ def _table(found: _Medians, rows: Sequence[Row], plain: str, protocols: Sequence
 def _cells(key: _Key, found: _Medians, rows: Sequence[Row], axis: str) -> Iterator[Cell]:
     for metric in _METRICS:
         value = found.get(key, {}).get(metric)
+        behind = [row for row in rows if _key(row, axis) == key]
         if value is None:
-            yield ending_cell(metric, (row for row in rows if _key(row, axis) == key))
+            yield ending_cell(metric, behind)
         else:
-            yield Cell(metric, written(value, "1"), value=value)
+            attempts = dict.fromkeys(row.attempt_id for row in behind if row.metric == metric)
+            yield Cell(metric, written(value, "1"), value=value, attempts=tuple(attempts))
 
 
 def _key(row: Row, axis: str) -> _Key | None:

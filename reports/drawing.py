@@ -1,4 +1,4 @@
-"""How curves and points are put on a canvas. Only this file and `panels.py` know matplotlib's and seaborn's calls."""
+"""How curves and points are put on a canvas. Only this file, `panels.py` and `fronts.py` know matplotlib's and seaborn's calls."""
 
 import math
 import re
@@ -68,7 +68,7 @@ def curves_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
     floors = [curve for curve in curves if curve.is_floor and curve.ys]
     # The legend reads in the order in which the lines end.
     models.sort(key=lambda curve: (-curve.ys[-1], curve.label))
-    figure, axes = _canvas(height=max(3.9, 0.9 + 0.205 * (len(models) + len(floors) + 1)))
+    figure, axes = canvas(height=max(3.9, 0.9 + 0.205 * (len(models) + len(floors) + 1)))
     for curve in models:
         behind = [(x, y) for x, y in curve.published if y > 0 or scales.y != "log"]
         if behind:
@@ -128,7 +128,7 @@ def points_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
     floors = [curve for curve in curves if curve.is_floor and curve.ys]
     # the last one stands on top
     models.sort(key=lambda curve: (curve.ys[0] if scales.better == "higher" else -curve.ys[0], curve.label))
-    figure, axes = _canvas(height=1.3 + 0.26 * len(models))
+    figure, axes = canvas(height=1.3 + 0.26 * len(models))
     for place, curve in enumerate(models):
         if curve.has_spread:
             axes.hlines(place, curve.lows[0], curve.highs[0], color=curve.look.colour, lw=2.2, alpha=0.55)
@@ -147,13 +147,14 @@ def points_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
     if floors:
         ends = [curve.ys[-1] for curve in floors]
         _shade_beyond(axes, max(ends) if scales.better == "higher" else min(ends), scales.better)
-    _ticked(axes.xaxis, scales.y, scales.unit)
+    ticked(axes.xaxis, scales.y, scales.unit)
     axes.grid(visible=True, axis="both", color=_GREY, alpha=0.22, lw=0.7)
     axes.set_xlabel(scales.y_head, color=INK)
     return figure
 
 
-def _canvas(height: float) -> tuple["Figure", "Axes"]:
+def canvas(height: float) -> tuple["Figure", "Axes"]:
+    """An empty figure of the page's width and its axes, grey lines and text in the colour of the page."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -172,14 +173,15 @@ def _scaled(axes: "Axes", scales: Scales, positions: Sequence[float]) -> None:
         axes.set_xticks(positions, [setting_written(x) for x in positions])
         axes.xaxis.set_minor_locator(_no_ticks())
     else:
-        _ticked(axes.xaxis, scales.x, "tokens")
-    _ticked(axes.yaxis, scales.y, scales.unit)
+        ticked(axes.xaxis, scales.x, "tokens")
+    ticked(axes.yaxis, scales.y, scales.unit)
     axes.grid(visible=True, color=_GREY, alpha=0.22, lw=0.7)
     axes.set_xlabel(scales.x_head, color=INK)
     axes.set_ylabel(scales.y_head, color=INK)
 
 
-def _ticked(axis: Any, scale: str, unit: str) -> None:
+def ticked(axis: Any, scale: str, unit: str) -> None:
+    """Ticks for numbers of a unit: powers where the scale is logarithmic, written as in the tables."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     if scale == "log":

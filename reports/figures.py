@@ -18,7 +18,7 @@ from attnbench.reports.grids import measured_metrics, metric_head
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.palette import Look
 from attnbench.reports.published import Published
-from attnbench.reports.tables import RETRIEVES, SuiteFacts, Summary, frame, metric_words, order, summary
+from attnbench.reports.tables import SuiteFacts, Summary, frame, metric_words, order, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -36,7 +36,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """Which metrics of a suite are drawn and on what scales. None: the headline; chosen from the numbers."""
 
     metrics: tuple[str, ...] | None = None
@@ -45,32 +45,17 @@ class _Plan:
     levels: Mapping[str, float] = field(default_factory=dict)
 
 
-_PLANS = {
-    "capacity": _Plan(x="linear", y="linear"),
-    "rewrite": _Plan(x="linear", y="log", levels={"retrieves": RETRIEVES}),
-    "language_modelling": _Plan(x="log"),
-    "speed": _Plan(
-        (
-            *("training_tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second"),
-            *("model_training_tokens_per_second", "roofline_fraction"),
-        ),
-        x="log",
-        y="log",
-    ),
-    "memory": _Plan(("training_peak_bytes", "prefill_peak_bytes", "decode_state_bytes"), x="log", y="log"),
-}
-
-
 def figures(
     rows: Sequence[Row],
     suite: SuiteFacts,
     looks: Mapping[str, Look],
     numbers: Iterable[Published] = (),
     *,
+    plan: Plan | None = None,
     prefix: str = "",
 ) -> tuple[Figure, ...]:
     """The figures of one suite under one set of conditions. `prefix` keeps the ids of figures on one page apart."""
-    plan = _PLANS.get(suite.name, _Plan())
+    plan = plan or Plan()
     measured = measured_metrics(rows, suite)
     data = frame(rows)
     theirs = [one for one in numbers if one.suite == suite.name]
@@ -82,7 +67,7 @@ def figures(
     return tuple(figure for figure in drawn if figure)
 
 
-def _figure(sums: Summary, found: tuple[list[Curve], list[str]], plan: _Plan, prefix: str) -> Figure | None:
+def _figure(sums: Summary, found: tuple[list[Curve], list[str]], plan: Plan, prefix: str) -> Figure | None:
     curves, missing = found
     positions = sorted({x for curve in curves if not curve.is_floor for x in curve.xs})
     if not positions:
@@ -191,7 +176,10 @@ def _inlined(svg: str, prefix: str, alt: str) -> str:
     svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
     svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
     svg = svg.replace(INK, "currentColor")
-    opening = f'<svg role="img" aria-label="{html.escape(alt)}"'
+    # what matplotlib says in a style sheet, which a strict policy of the page would not read
+    svg = re.sub(r"<style.*?</style>\s*", "", svg, flags=re.DOTALL)
+    drawn = 'stroke-linejoin="round" stroke-linecap="butt"'
+    opening = f'<svg role="img" aria-label="{html.escape(alt)}" {drawn}'
     return svg.replace("<svg", opening, 1).strip()
 
 

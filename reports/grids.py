@@ -38,7 +38,7 @@ class Cell:
     """One place in a table. `text` is the number, or the short words instead of one; `words` says those in full.
 
     `lost` counts the attempts that gave no number where others did; `remark` adds to a number; `mark` says that it compares
-    nothing.
+    nothing. `attempts` stand behind it; a number that was not measured says its `source` instead.
     """
 
     metric: str
@@ -57,6 +57,7 @@ class Cell:
     published: Published | None = None
     published_text: str = ""
     attempts: tuple[int, ...] = ()
+    source: str = ""
 
     @property
     def has_failed(self) -> bool:

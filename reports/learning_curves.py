@@ -14,7 +14,6 @@ from attnbench.reports.tables import SuiteFacts, metric_words, order
 CURVE = "evaluation_loss"
 # The published figures: setting 1 at its largest length, setting 2 at its smallest.
 _PLACES = {"capacity": max, "rewrite": min}
-SUITES_WITH_CURVES = frozenset(_PLACES)
 # What Figure 3 compares: the sum rule, Schlag 2021 without and with the features, and the delta rule.
 _FIGURE_3 = ("dpfp-nu1", "fwm", "dpfp-nu1+fwm", "dpfp-nu1+delta")
 

@@ -23,20 +23,27 @@ class Passage:
     open_tables: int = 1
 
 
-def loss_cell(losses: Iterable[float | None]) -> Cell:
-    """The median of the losses of several seeds, below it smallest and largest.
+def loss_cell(losses: Iterable[float | None], attempts: Iterable[int] = (), *, source: str = "") -> Cell:
+    """The median of the losses of several seeds, below it smallest and largest; `attempts` or a `source` stand behind it.
 
     A loss that is None or not finite is of a run that diverged, so it is above all others: NaN where half of them are.
     """
     values = sorted(math.inf if loss is None or not math.isfinite(loss) else loss for loss in losses)
     if not values:
-        return Cell("retrieval_loss", "not measured")
+        return Cell("retrieval_loss", "not measured", source=source)
     middle = median(values)
     if not math.isfinite(middle):
-        return Cell("retrieval_loss", "NaN")
+        return Cell("retrieval_loss", "NaN", attempts=tuple(attempts), source=source)
     ends = (written(loss, "1") if math.isfinite(loss) else "NaN" for loss in (values[0], values[-1]))
     spread = " – ".join(ends) if values[0] != values[-1] else ""
-    return Cell("retrieval_loss", written(middle, "1"), value=middle, spread=spread)
+    return Cell(
+        "retrieval_loss",
+        written(middle, "1"),
+        value=middle,
+        spread=spread,
+        attempts=tuple(attempts),
+        source=source,
+    )
 
 
 def ending_cell(metric: str, rows: Iterable[Row]) -> Cell:
@@ -46,4 +53,4 @@ def ending_cell(metric: str, rows: Iterable[Row]) -> Cell:
         return Cell(metric)
     short = dict.fromkeys(status_words(status, "") for status, _ in endings.values())
     words = dict.fromkeys(status_words(*ending) for ending in endings.values())
-    return Cell(metric, ", ".join(short), words=tuple(words))
+    return Cell(metric, ", ".join(short), words=tuple(words), attempts=tuple(endings))

@@ -59,10 +59,12 @@ def _cells(
 ) -> Iterator[Cell]:
     log = logs.get((variant, at)) if isinstance(at, int) else None
     theirs = log.best_loss if log is not None and log.is_complete else None
-    yield Cell("retrieval_loss", NOT_SET) if theirs is None else loss_cell([theirs])
+    yield Cell("retrieval_loss", NOT_SET) if theirs is None else loss_cell([theirs], source=log.source if log else "")
     for protocol in _PROTOCOLS:
         key = (variant, at, protocol)
-        yield loss_cell(losses[key]) if key in losses else ending_cell("retrieval_loss", asked.get(key, []))
+        behind = asked.get(key, [])
+        attempts = dict.fromkeys(row.attempt_id for row in behind)
+        yield loss_cell(losses[key], attempts) if key in losses else ending_cell("retrieval_loss", behind)
 
 
 def _in_words(

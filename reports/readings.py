@@ -28,6 +28,7 @@ class Seen:
     """One attempt: how it ended, in words where it was not well, and its numbers by metric.
 
     `floor` says that counting words does better, where it does: then the numbers that are good or bad compare nothing.
+    `attempt` is its number; None of what was published.
     """
 
     status: Status
@@ -35,6 +36,7 @@ class Seen:
     words: str = ""
     is_shipped: bool = False
     floor: str = ""
+    attempt: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -93,6 +95,11 @@ class Readings:
         """How many of the attempts were shipped with attnbench, and how many there are."""
         attempts = [one for seeds in self._cells.values() for one in seeds.values() if one.counts]
         return sum(one.is_shipped for one in attempts), len(attempts)
+
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts whose endings count."""
+        seen = (one for seeds in self._cells.values() for one in seeds.values() if one.counts)
+        return tuple(one.attempt for one in seen if one.attempt is not None)
 
     def endings(self) -> dict[str, None]:
         """The words of the attempts that gave nothing, each once."""
@@ -178,4 +185,4 @@ def _seen(rows: Sequence[Row], floors: Floors | None) -> Seen:
     words = "" if first.status is Status.OK else status_words(first.status, first.reason)
     numbers = {row.metric: row.value for row in rows if row.value is not None}
     floor = next(filter(None, map(floors.words, rows)), "") if floors else ""
-    return Seen(first.status, numbers, words, is_shipped(first), floor)
+    return Seen(first.status, numbers, words, is_shipped(first), floor, first.attempt_id)

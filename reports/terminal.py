@@ -14,12 +14,12 @@ from attnbench.harness.errors import (
 from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Row
 from attnbench.reports.board import board, board_table
-from attnbench.reports.capacity_passage import capacity_table
-from attnbench.reports.cost_passage import cost_table
+from attnbench.reports.failures import failures_of
 from attnbench.reports.grids import Cell, Table, tables
 from attnbench.reports.measured import RunOrigin, origins
-from attnbench.reports.page import failures_of, parts_of
+from attnbench.reports.parts import parts_of
 from attnbench.reports.published import Published, published
+from attnbench.reports.sections import section_of
 from attnbench.reports.tables import SuiteFacts, metric_words, mixtures
 
 if TYPE_CHECKING:
@@ -111,20 +111,13 @@ def print_tables(
             print_table(table, console)
             if table.notes:
                 console.print(Text(". ".join(table.notes) + ".", style="dim"))
-        if (further := _further(part.rows, part.suite)) is not None:
+        if (further := section_of(part.suite.name).table(part.rows, part.suite)) is not None:
             console.print()
             print_table(further, console)
             console.print(Text(". ".join(further.notes) + ".", style="dim"))
         for failure in failures_of(part.rows, part.suite.axis):
             console.print(Text.assemble((failure.variant, "bold"), f", {failure.places}: ", (failure.words, "red")))
         console.print()
-
-
-def _further(rows: Sequence[Row], suite: SuiteFacts) -> Table | None:
-    """What a suite's numbers come to, beyond the tables of its metrics; None where that is nothing."""
-    if suite.name == "capacity":
-        return capacity_table(rows, suite)
-    return cost_table(rows, suite) if suite.name == "speed" else None
 
 
 def print_table(table: Table, console: "Console") -> None:

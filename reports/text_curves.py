@@ -12,9 +12,7 @@ from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.palette import Look
 from attnbench.reports.panels import Trajectory, drawable, trajectories_drawn
 from attnbench.reports.passage import Passage
-from attnbench.reports.tables import SuiteFacts, metric_words, order
-
-SUITES_WITH_TEXT_CURVES = frozenset({"language_modelling", "unbounded_context"})
+from attnbench.reports.tables import metric_words, order
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,9 @@ _KINDS = (
 
 
 def text_passage(
-    rows: Sequence[Row],
-    suite: SuiteFacts,
-    looks: Mapping[str, Look],
-    curves: Mapping[int, Sequence[Series]],
-    prefix: str,
+    rows: Sequence[Row], looks: Mapping[str, Look], curves: Mapping[int, Sequence[Series]], prefix: str
 ) -> tuple[Passage, ...]:
     """The curves of one suite under one set of conditions, a figure for each kind, text and size; nothing without any."""
-    if suite.name not in SUITES_WITH_TEXT_CURVES:
-        return ()
     attempts = {row.attempt_id: row for row in rows if row.attempt_id in curves}
     figures = []
     for number, kind in enumerate(_KINDS):

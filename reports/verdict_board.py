@@ -33,10 +33,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Board:
-    """The verdicts in the order of the claims, how many there are of each, and the remarks on text and code.
-
-    `judged` are those that some row answers, by suite; `unanswered` the others.
-    """
+    """The verdicts in the order of the claims, how many there are of each, and the remarks on text and code."""
 
     verdicts: tuple[Verdict, ...]
     remarks: tuple[Remark, ...]
@@ -48,18 +45,10 @@ class Board:
         return {ruling: found[ruling] for ruling in Ruling}
 
     @property
-    def judged(self) -> dict[str, tuple[Verdict, ...]]:
-        """The verdicts that some row answers, by suite."""
-        found: dict[str, tuple[Verdict, ...]] = {}
-        for one in self.verdicts:
-            if one.ruling is not Ruling.NOT_MEASURED:
-                found[one.claim.suite] = (*found.get(one.claim.suite, ()), one)
-        return found
-
-    @property
-    def unanswered(self) -> tuple[Verdict, ...]:
-        """The verdicts that no row answers."""
-        return tuple(one for one in self.verdicts if one.ruling is Ruling.NOT_MEASURED)
+    def by_ruling(self) -> dict[Ruling, tuple[Verdict, ...]]:
+        """The verdicts apart by ruling, those that some claim has."""
+        found = {ruling: tuple(one for one in self.verdicts if one.ruling is ruling) for ruling in Ruling}
+        return {ruling: ones for ruling, ones in found.items() if ones}
 
     @property
     def meanings(self) -> dict[Ruling, str]:

@@ -9,7 +9,7 @@ median; where there are three or more, the verdict also says how many of them sa
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
@@ -52,7 +52,8 @@ class Verdict:
 
     `seeds` counts those behind the least measured case. `alike` says how many of how many seeds that every case has hold the
     claim alone, or its direction, as all do together; None below three.
-    `shipped` says how many of how many attempts behind it came with attnbench and were not measured for this database.
+    `shipped` says how many of how many attempts behind it came with attnbench and were not measured for this database;
+    `attempts` are they.
     """
 
     claim: Claim
@@ -63,6 +64,7 @@ class Verdict:
     seeds: int = 0
     alike: tuple[int, int] | None = None
     shipped: tuple[int, int] = (0, 0)
+    attempts: tuple[int, ...] = field(default=(), compare=False)
 
 
 def verdicts(rows: Iterable[Row], claims: Iterable[Claim]) -> tuple[Verdict, ...]:
@@ -137,6 +139,7 @@ def _ruled(claim: Claim, readings: Readings, ruling: Ruling, finding: Finding, w
         min(map(len, groups)),
         alike,
         readings.shipped(),
+        readings.attempts(),
     )
 
 

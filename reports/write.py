@@ -13,21 +13,21 @@ def write_report(database: str | Path | None, path: Path, *, title: str = "attnb
     database they are all that is shown.
     """
     check_report(path)
-    from attnbench.reports.learning_curves import SUITES_WITH_CURVES
     from attnbench.reports.measured import reading
     from attnbench.reports.page import page
-    from attnbench.reports.text_curves import SUITES_WITH_TEXT_CURVES
+    from attnbench.reports.sections import section_of
 
-    shown = SUITES_WITH_CURVES | SUITES_WITH_TEXT_CURVES
     with reading(database, measured=measured) as read:
         rows = read.rows()
+        tried = {row.attempt_id: section_of(row.suite) for row in rows}
         text = page(
             rows,
             read.suites(),
             read.runs(),
             title=title,
             database="" if database is None else without_password(str(database)),
-            curves=read.series({row.attempt_id for row in rows if row.suite in shown}),
+            curves=read.series(number for number, section in tried.items() if section.needs_curves),
+            texts=read.artefacts(tried),
         )
     replace_file(path, text.encode())
     return path
