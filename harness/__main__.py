@@ -5,7 +5,7 @@ Each command imports what it needs when it runs, so that help and reading comman
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,15 +17,23 @@ from attnbench.harness.options import (
     Forms,
     Measured,
     Only,
+    ReportFigures,
+    ReportFile,
+    ReportForm,
+    ReportRuns,
+    ReportSite,
+    ReportSuites,
+    ReportTitle,
+    ReportVariants,
     Scale,
     Seeds,
     Suites,
     Variants,
+    asked,
+    names_database,
+    to_be_read,
 )
 from attnbench.variants.errors import UserError
-
-if TYPE_CHECKING:
-    from attnbench.harness.plan import Request
 
 INTERRUPTED = 130
 
@@ -90,7 +98,7 @@ def run(
     from attnbench.harness.running import Options, run_suites
     from attnbench.suites import find_suites
 
-    request = _asked(suites, variant, form, scale, seed, device, setting, only)
+    request = asked(suites, variant, form, scale, seed, device, setting, only)
     if report is not None:
         from attnbench.reports.write import check_report
 
@@ -102,7 +110,9 @@ def run(
         typer.echo("attnbench: stopped; what has ended is stored, and the same command goes on from there", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if report is not None:
-        _write_report(db, report, measured=True)
+        from attnbench.reports.write import write_report
+
+        typer.echo(f"report: {write_report(db, report, measured=True)}")
     raise typer.Exit(code)
 
 
@@ -140,8 +150,8 @@ def plan_costs(
     from attnbench.harness.planning import Wishes, plan_suites
     from attnbench.suites import find_suites
 
-    request = _asked(suites, variant, form, scale, seed, device, setting, only)
-    wishes = Wishes(db, tflops, probe, may_lack_database=not _names_database(context), gpu=gpu)
+    request = asked(suites, variant, form, scale, seed, device, setting, only)
+    wishes = Wishes(db, tflops, probe, may_lack_database=not names_database(context), gpu=gpu)
     plan_suites(find_suites(), request, wishes, Console(), as_json=as_json)
 
 
@@ -212,7 +222,7 @@ def verdicts(
     from attnbench.reports.measured import reading
     from attnbench.reports.verdict_board import show_verdicts
 
-    with reading(_to_be_read(context, db, measured=measured), measured=measured) as store:
+    with reading(to_be_read(context, db, measured=measured), measured=measured) as store:
         show_verdicts(store, Console(), suites=suites, as_json=as_json)
 
 
@@ -239,12 +249,25 @@ def compare(
 @app.command()
 def report(
     context: typer.Context,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("attnbench.html"),
+    output: ReportFile = None,
+    form: ReportForm = "html",
+    title: ReportTitle = "attnbench",
+    suite: ReportSuites = None,
+    variant: ReportVariants = None,
+    compared: ReportRuns = None,
+    site: ReportSite = None,
+    figures: ReportFigures = None,
     measured: Measured = True,
     db: Database = DATABASE,
 ) -> None:
-    """Write one self-contained HTML file from the database."""
-    _write_report(_to_be_read(context, db, measured=measured), output, measured=measured)
+    """Write one self-contained HTML file from the database, a site of many, or the same for machines."""
+    from attnbench.reports.choice import Choice
+    from attnbench.reports.write import Wishes
+    from attnbench.reports.write import report as write
+
+    choice = Choice(tuple(suite or ()), tuple(variant or ()), compared)
+    wishes = Wishes(form, output, title, choice, site, figures)
+    typer.echo(write(to_be_read(context, db, measured=measured and compared is None), wishes, measured=measured))
 
 
 @app.command()
@@ -335,53 +358,6 @@ def new_variant(
 
     path = write_variant(name, folder)
     typer.echo(f"{path}\nnext: attnbench check {path}:VARIANT; attnbench run --variant {path}:VARIANT")
-
-
-def _asked(
-    suites: list[str] | None,
-    variants: list[str] | None,
-    forms: list[str] | None,
-    scale: str,
-    seeds: list[int] | None,
-    device: str,
-    settings: list[str] | None,
-    only: list[str] | None,
-) -> "Request":
-    """What the options of `run` and `plan` ask for."""
-    from attnbench.harness.plan import Request, parse_settings
-
-    return Request(
-        suites=tuple(suites or ()),
-        variants=tuple(variants or ()),
-        forms=tuple(forms or ()),
-        scale=scale,
-        seeds=tuple(seeds or ()),
-        device=device,
-        settings=parse_settings(settings or ()),
-        only=parse_settings(only or ()),
-    )
-
-
-def _names_database(context: typer.Context) -> bool:
-    """Whether somebody said which database it is, by --db or in the environment."""
-    source = context.get_parameter_source("db")
-    return source is None or source.name != "DEFAULT"
-
-
-def _to_be_read(context: typer.Context, db: str, *, measured: bool) -> str | None:
-    """The database; None, and said, where nobody named one and there is none yet, so that shipped rows are all there is."""
-    if not measured or Path(db).exists() or _names_database(context):
-        return db
-    typer.echo(
-        f"no database at {db} yet, so these are the rows shipped with attnbench; `attnbench run` measures", err=True
-    )
-    return None
-
-
-def _write_report(db: str | None, output: Path, *, measured: bool) -> None:
-    from attnbench.reports.write import write_report
-
-    typer.echo(f"report: {write_report(db, output, measured=measured)}")
 
 
 def main() -> None:

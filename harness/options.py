@@ -1,8 +1,12 @@
 """Options that several commands have, with the words that help says of them."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from attnbench.harness.plan import Request
 
 DATABASE = "attnbench.db"
 
@@ -38,3 +42,72 @@ Measured = Annotated[
     bool,
     typer.Option("--measured/--no-measured", help="Show rows shipped with attnbench where the database has none."),
 ]
+
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="The file; a page goes to attnbench.html if not given, other forms to standard output."
+    ),
+]
+ReportForm = Annotated[str, typer.Option("--format", help="html, or for machines: md, json, csv.")]
+ReportTitle = Annotated[str, typer.Option(help="The title of the page.")]
+ReportSuites = Annotated[list[str] | None, typer.Option("--suite", help="Only these suites. May be repeated.")]
+ReportVariants = Annotated[
+    list[str] | None, typer.Option("--variant", "-v", help="Only these variants. May be repeated.")
+]
+ReportRuns = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--compare",
+        metavar="RUN RUN",
+        help="Only these two runs, and the second against the first; see `attnbench ls runs`.",
+    ),
+]
+ReportSite = Annotated[
+    Path | None,
+    typer.Option("--site", help="Write a folder in place of a file: a page of each run, and an index with trends."),
+]
+ReportFigures = Annotated[
+    Path | None, typer.Option("--figures", help="Write every figure of the page into this folder as SVG, too.")
+]
+
+
+def names_database(context: typer.Context) -> bool:
+    """Whether somebody said which database it is, by --db or in the environment."""
+    source = context.get_parameter_source("db")
+    return source is None or source.name != "DEFAULT"
+
+
+def to_be_read(context: typer.Context, db: str, *, measured: bool) -> str | None:
+    """The database; None, and said, where nobody named one and there is none yet, so that shipped rows are all there is."""
+    if not measured or Path(db).exists() or names_database(context):
+        return db
+    typer.echo(
+        f"no database at {db} yet, so these are the rows shipped with attnbench; `attnbench run` measures", err=True
+    )
+    return None
+
+
+def asked(
+    suites: list[str] | None,
+    variants: list[str] | None,
+    forms: list[str] | None,
+    scale: str,
+    seeds: list[int] | None,
+    device: str,
+    settings: list[str] | None,
+    only: list[str] | None,
+) -> "Request":
+    """What the options of `run` and `plan` ask for."""
+    from attnbench.harness.plan import Request, parse_settings
+
+    return Request(
+        suites=tuple(suites or ()),
+        variants=tuple(variants or ()),
+        forms=tuple(forms or ()),
+        scale=scale,
+        seeds=tuple(seeds or ()),
+        device=device,
+        settings=parse_settings(settings or ()),
+        only=parse_settings(only or ()),
+    )

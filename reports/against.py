@@ -149,7 +149,10 @@ def left_out(found: Sequence[Pair]) -> Table:
         Line(
             pair.variant,
             (pair.variant, setting_written(pair.at)),
-            (loss_cell([pair.published.best_loss], source=pair.published.source), loss_cell(list(pair.losses.values()), pair.attempts)),
+            (
+                loss_cell([pair.published.best_loss], source=pair.published.source),
+                loss_cell(list(pair.losses.values()), pair.attempts),
+            ),
             remarks=(pair.agreement.reason or "both runs ended in NaN",),
         )
         for pair in sorted(found, key=lambda pair: (order(pair.variant), pair.at))

@@ -39,7 +39,8 @@ def _table(name: str, theirs: Sequence[Published], rows: Sequence[Row]) -> Table
     metrics = [metric for metric in _METRICS if any(one.metric == metric for one in theirs)]
     found = {(one.variant, one.own, one.metric): one for one in theirs}
     settings = list(dict.fromkeys(setting for _, own in keys for setting in own))
-    lines, differing = [], {}
+    lines = []
+    differing: dict[str, str] = {}
     for variant, own in keys:
         measured = _measured(variant, own, rows)
         cells = [cell for metric in metrics for cell in _pair(found.get((variant, own, metric)), measured, metric)]
@@ -92,5 +93,3 @@ def _pair(theirs: Published | None, rows: Sequence[Row], metric: str) -> Iterato
     ends = (written(numbers[0], "1"), written(numbers[-1], "1"))
     spread = " – ".join(ends) if len(numbers) > 1 else ""
     yield Cell(metric, written(middle, "1"), value=middle, spread=spread, n=len(numbers), attempts=tuple(values))
-
-

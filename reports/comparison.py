@@ -65,13 +65,14 @@ class Ratio:
 class Compared:
     """One metric of one case on both sides: medians over seeds and what they are to each other.
 
-    `key` names the case by all that both sides share.
+    `key` names the case by all that both sides share; `behind` has the attempts of A and those of B.
     """
 
     key: Key
     a: float
     b: float
     ratio: Ratio
+    behind: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def compare(rows: Sequence[Row], a: Selector, b: Selector) -> Comparison:
         ones, others = sides[0][key], sides[1][key]
         ratio = ratio_of(ones, others)
         if ratio is not None:
-            cases.append(Compared(key, _median(ones), _median(others), ratio))
+            behind = tuple(row.attempt_id for row in ones), tuple(row.attempt_id for row in others)
+            cases.append(Compared(key, _median(ones), _median(others), ratio, behind))
     beds = [{row.testbed for key in shared for row in side[key]} for side in sides]
     return Comparison(
         tuple(sorted(cases, key=lambda one: [(name, order(value)) for name, value in one.key])),
@@ -217,11 +219,12 @@ def show_comparison(store: Reader, console: "Console", a: str, b: str) -> None:
         console.print()
         print_table(table, console)
         console.print(Text(". ".join(table.notes) + ".", style="dim"))
-    for words in _remarks(found):
+    for words in remarks_of(found):
         console.print(Text(words, style="yellow"))
 
 
-def _remarks(found: Comparison) -> Iterable[str]:
+def remarks_of(found: Comparison) -> Iterable[str]:
+    """What a reader must know of the two sides, in sentences."""
     if found.is_of_two_machines:
         yield "A and B were timed on different machines."
     if not found.cases:
@@ -288,9 +291,17 @@ def _cells(case: Compared) -> tuple[Cell, ...]:
     ratio, metric = case.ratio, str(dict(case.key).get("metric", ""))
     spread = "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3g} – {ratio.high:.3g}"
     return (
-        Cell(metric, _number(case.a, metric), value=case.a),
-        Cell(metric, _number(case.b, metric), value=case.b),
-        Cell(metric, f"{ratio.value:.3g}", value=ratio.value, spread=spread, n=ratio.n, counted=ratio.counted),
+        Cell(metric, _number(case.a, metric), value=case.a, attempts=case.behind[0]),
+        Cell(metric, _number(case.b, metric), value=case.b, attempts=case.behind[1]),
+        Cell(
+            metric,
+            f"{ratio.value:.3g}",
+            value=ratio.value,
+            spread=spread,
+            n=ratio.n,
+            counted=ratio.counted,
+            attempts=tuple(dict.fromkeys((*case.behind[0], *case.behind[1]))),
+        ),
         Cell(metric, _reading(ratio, metric)),
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _GREY = "#808080"
 # a factor between the largest and smallest number from which on an axis is logarithmic
-_WIDE = 30
+_WIDE = 8
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def front_drawn(dots: Sequence[Dot], front: Sequence[str], x: Scale, y: Scale) -
     if y.better == "lower":
         axes.invert_yaxis()
     axes.grid(visible=True, color=_GREY, alpha=0.22, lw=0.7)
-    axes.set_xlabel(f"← better      {x.title}", color=INK)
-    axes.set_ylabel(f"{y.title}      better →", color=INK)
+    axes.set_xlabel(f"← better · {x.title}", color=INK)
+    axes.set_ylabel(f"{y.title} · better →", color=INK)
     _legend(axes, [(dot.variant, dot.look) for dot in dots])
     return figure
 

@@ -65,12 +65,14 @@ def page(
     curves: Mapping[int, Sequence[Series]] | None = None,
     texts: Mapping[int, Sequence[Artefact]] | None = None,
     first: Sequence[Passage] = (),
+    behind: Sequence[Row] = (),
     home: str = "",
 ) -> str:
     """The HTML text. `numbers` are published ones to set beside the measured (all that are known, if not given).
 
     `curves` are the series of attempts, as `store.series` gives them, and `texts` their artefacts. `first` stands before
-    the suites (a comparison of two runs); `home` is the file that lists this page among others.
+    the suites (a comparison of two runs), and `behind` are further rows that its numbers come from; `home` is the file that
+    lists this page among others.
     """
     theirs = published() if numbers is None else tuple(numbers)
     drawn = looks(row.variant for row in rows)
@@ -78,7 +80,11 @@ def page(
     variants, headlines = board(parts)
     cases = list({row.attempt_id: row for row in rows}.values())
     sections = [_section(part, drawn, theirs, runs, Belongings(curves or {}, texts or {})) for part in parts]
+    shown = {row.attempt_id for row in rows}
+    further = [row for row in behind if row.attempt_id not in shown]
     commands = {number: command for section in sections for number, command in section.commands.items()}
+    for part in parts_of(further, suites):
+        commands |= commands_of(part.rows, part.suite.axis)
     return render(
         "page.html.j2",
         title=title,
@@ -97,7 +103,7 @@ def page(
         claimed=verdict_board(rows),
         tradeoffs=tradeoffs(parts, drawn),
         first=first,
-        data=embedded(rows, runs, commands, texts or {}),
+        data=embedded([*rows, *further], runs, commands, texts or {}),
     )
 
 

@@ -77,7 +77,11 @@ class Machine:
         """Processor and GPU in short."""
         told = dict(self.facts)
         cores = told.get("usable cores", told.get("cores"))
-        words = [told.get("cpu", "a processor that is not recorded"), f"{cores} cores" if cores else "", told.get("gpu", "")]
+        words = [
+            told.get("cpu", "a processor that is not recorded"),
+            f"{cores} cores" if cores else "",
+            told.get("gpu", ""),
+        ]
         return ", ".join(filter(None, words))
 
 

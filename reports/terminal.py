@@ -3,17 +3,11 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from attnbench.harness.errors import (
-    UnknownMetric,
-    UnknownScale,
-    UnknownSuite,
-    UnknownVariant,
-    UserError,
-    did_you_mean,
-)
+from attnbench.harness.errors import UnknownMetric, UnknownScale, UnknownSuite, UnknownVariant
 from attnbench.harness.metrics import metric
 from attnbench.harness.rows import Row
 from attnbench.reports.board import board, board_table
+from attnbench.reports.choice import check_names
 from attnbench.reports.failures import failures_of
 from attnbench.reports.grids import Cell, Table, tables
 from attnbench.reports.measured import RunOrigin, origins
@@ -54,12 +48,12 @@ def show(
     """
     facts = store.suites()
     stored = store.rows()
-    _check(suites, {one.name for one in facts}, "suite", UnknownSuite)
-    _check(variants, {row.variant for row in stored}, "variant", UnknownVariant)
-    _check(scales, {row.scale for row in stored}, "scale", UnknownScale)
+    check_names(suites, {one.name for one in facts}, "suite", UnknownSuite)
+    check_names(variants, {row.variant for row in stored}, "variant", UnknownVariant)
+    check_names(scales, {row.scale for row in stored}, "scale", UnknownScale)
     for name in metrics or ():
         metric(name)
-    _check(metrics, {row.metric for row in stored if row.metric}, "metric", UnknownMetric)
+    check_names(metrics, {row.metric for row in stored if row.metric}, "metric", UnknownMetric)
     chosen = [
         row
         for row in stored
@@ -69,13 +63,6 @@ def show(
         and (not metrics or row.metric in {"", *metrics})
     ]
     print_tables(chosen, facts, console, numbers=published(), runs=runs, named=metrics or ())
-
-
-def _check(names: Collection[str] | None, known: Collection[str], what: str, refusal: type[UserError]) -> None:
-    """Refuse a name that nothing stored has."""
-    for name in names or ():
-        if known and name not in known:
-            raise refusal(f"nothing is stored of {what} '{name}'. {did_you_mean(name, known)}")
 
 
 def print_tables(

@@ -177,4 +177,6 @@ def _tradeoff(quality: Side, cost: Side, looks: Mapping[str, Look]) -> Tradeoff:
     alone = [side for side in (quality, cost) if any(one.n < 2 for one in side.readings.by_variant.values())]
     if alone:
         caption += f" One reading and no spread: some of {' and of '.join(side.measure.title for side in alone)}."
-    return Tradeoff(quality, cost, front, Figure(quality.measure.metric, title[:1].upper() + title[1:], svg, alt, caption))
+    return Tradeoff(
+        quality, cost, front, Figure(quality.measure.metric, title[:1].upper() + title[1:], svg, alt, caption)
+    )

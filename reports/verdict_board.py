@@ -106,7 +106,7 @@ def as_text(board: Board) -> str:
     """The board as JSON: counts, verdicts, remarks."""
     listed = {
         "counts": {str(ruling): count for ruling, count in board.counts.items()},
-        "verdicts": [_record(one) for one in board.verdicts],
+        "verdicts": records_of(board),
         "remarks": [{"id": one.id, "suite": one.suite, "says": one.says} for one in board.remarks],
     }
     return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
@@ -139,6 +139,11 @@ _STYLES = {
     Ruling.NOT_COMPARABLE: "yellow",
     Ruling.NOT_MEASURED: "dim",
 }
+
+
+def records_of(board: Board) -> list[dict[str, Any]]:
+    """The verdicts as JSON has them."""
+    return [_record(one) for one in board.verdicts]
 
 
 def _record(verdict: Verdict) -> dict[str, Any]:

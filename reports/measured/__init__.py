@@ -47,8 +47,9 @@ class Readable(Protocol):
         variants: Collection[str] | None = None,
         scales: Collection[str] | None = None,
         runs: Collection[str] | None = None,
+        latest: bool = True,
     ) -> list[Row]:
-        """The newest attempt of each case, flat."""
+        """The newest attempt of each case, flat; all attempts if not `latest`."""
 
     def series(self, attempt_ids: Iterable[int]) -> dict[int, list[Series]]:
         """The curves of these attempts."""
@@ -142,9 +143,10 @@ class Overlaid:
         variants: Collection[str] | None = None,
         scales: Collection[str] | None = None,
         runs: Collection[str] | None = None,
+        latest: bool = True,
     ) -> list[Row]:
         """The store's rows, then the shipped ones: see `Store.rows`."""
-        own = self.store.rows(suites=suites, variants=variants, scales=scales)
+        own = self.store.rows(suites=suites, variants=variants, scales=scales, latest=latest)
         taken = {_cell(row) for row in own}
         return [row for row in own if runs is None or row.run_id in runs] + [
             row
@@ -204,7 +206,7 @@ def reading(database: str | Path | None, *, measured: bool) -> Iterator[Readable
 class _Nothing:
     """A store without a row."""
 
-    def rows(self, **_chosen: Collection[str] | None) -> list[Row]:
+    def rows(self, **_chosen: Collection[str] | bool | None) -> list[Row]:
         return []
 
     def series(self, attempt_ids: Iterable[int]) -> dict[int, list[Series]]:

@@ -37,7 +37,9 @@ def capacity(part: Part) -> Readings | None:
     labels = max(groups, key=lambda key: len(groups[key]))
     settings = (f"{metric_words(name)} {value}" for name, value in zip(varying, labels, strict=True))
     threshold = THRESHOLDS[0]
-    says = ", ".join((f"{metric_words(part.suite.axis)} at which half of the runs retrieve (loss ≤ {threshold:g})", *settings))
+    says = ", ".join(
+        (f"{metric_words(part.suite.axis)} at which half of the runs retrieve (loss ≤ {threshold:g})", *settings)
+    )
     return Readings(says, "higher", "1", {line.variant: _reading(line, threshold) for line in groups[labels]})
 
 

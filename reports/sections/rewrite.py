@@ -18,4 +18,6 @@ def passages(given: Material) -> tuple[Passage, ...]:
     )
 
 
-SECTION = SuiteSection("rewrite", 10, Plan(x="linear", y="log", levels={"retrieves": RETRIEVES}), passages, needs_curves=True)
+SECTION = SuiteSection(
+    "rewrite", 10, Plan(x="linear", y="log", levels={"retrieves": RETRIEVES}), passages, needs_curves=True
+)
