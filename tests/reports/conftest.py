@@ -134,7 +134,7 @@ def pairs(number: int, **more: Any) -> Point:
     return Point({"pairs": number, "key_width": 64, "batch": 32, **more})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made() -> SimpleNamespace:
     """What rows are made up with."""
     return SimpleNamespace(

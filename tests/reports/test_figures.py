@@ -13,6 +13,7 @@ from attnbench.reports.drawing import tick_written
 from attnbench.reports.figures import figures
 from attnbench.reports.palette import looks
 from attnbench.reports.published import published
+from attnbench.reports.sections import section_of
 
 
 @pytest.fixture
@@ -30,7 +31,14 @@ def curves(made):
 
 
 def drawn(rows, suite, numbers=(), prefix=""):
-    return figures(rows, suite, looks(row.variant for row in rows), numbers, prefix=prefix)
+    return figures(
+        rows,
+        suite,
+        looks(row.variant for row in rows),
+        numbers,
+        plan=section_of(suite.name).plan,
+        prefix=prefix,
+    )
 
 
 def texts(svg):

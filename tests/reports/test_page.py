@@ -13,7 +13,10 @@ import pytest
 
 from attnbench.harness.rows import Status
 from attnbench.harness.spec import Point
-from attnbench.reports.page import command_of, failures_of, machines_of, page, parts_of
+from attnbench.reports.failures import failures_of
+from attnbench.reports.page import page
+from attnbench.reports.parts import parts_of
+from attnbench.reports.provenance import command_of, machines_of
 
 EVIL = '<script>alert("x")</script><img src="http://evil.example/x.png" onerror="y">'
 
@@ -128,11 +131,17 @@ def test_the_page_loads_nothing(made, rows, read):
     for tag, attributes in read.elements:
         for name in ("src", "srcset", "data", "poster", "action", "xlink:href"):
             assert name not in attributes, (tag, name)
-        assert tag not in {"script", "iframe", "object", "embed", "img", "image", "base"}
+        assert tag not in {"iframe", "object", "embed", "img", "image", "base"}
         if tag != "a" and "href" in attributes:
             assert attributes["href"] in {"data:,"} or attributes["href"].startswith("#")
     text = page(rows, made.suites, [run()])
     assert "@import" not in text
+    assert "fetch(" not in text
+    assert "XMLHttpRequest" not in text
+    (policy,) = [one["content"] for one in read.every("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "script-src 'sha256-" in policy
+    assert "'unsafe-inline'" not in policy.replace("style-src-attr 'unsafe-inline'", "")
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
 
 
@@ -165,7 +174,8 @@ def test_names_reasons_titles_and_machines_made_of_markup_stay_text(made):
     text = page(rows, made.suites, [facts], title=EVIL, database=EVIL)
     read = Read(text)
     tags = {tag for tag, _ in read.elements}
-    assert not tags & {"script", "img"}
+    assert not tags & {"img"}
+    assert [attributes for attributes in read.every("script")] == [{"type": "application/json", "id": "data"}, {}]
     assert all(not name.startswith("on") for _, attributes in read.elements for name in attributes)
     assert not read.wrong
     assert EVIL in "".join(read.text)
@@ -218,22 +228,26 @@ def test_alike_endings_are_told_once_with_all_their_places(made):
 def test_a_command_is_safe_to_paste_and_names_a_device_that_is_not_the_cpu(made):
     (row,) = made.attempt("capacity", "my file.py:VARIANT", made.pairs(20), device="cuda")
     assert command_of(row) == (
-        "attnbench run capacity --variant 'my file.py:VARIANT' --form chunkwise --scale quick --seed 0 --device cuda"
+        "attnbench run capacity --variant 'my file.py:VARIANT' --form chunkwise --scale quick --seed 0 --device cuda "
+        "--rerun always"
     )
     (row,) = made.attempt("speed", "linear", Point(tokens=32, phase="decoding"), form="step")
     assert command_of(row, ["phase"]) == (
-        "attnbench run speed --variant linear --form step --scale quick --seed 0 --set phase=decoding"
+        "attnbench run speed --variant linear --form step --scale quick --seed 0 --only phase=decoding --rerun always"
     )
     (row,) = made.attempt("language_modelling", "bigram", Point(context=64), form="count")
-    assert command_of(row) == "attnbench run language_modelling --scale quick --seed 0"
+    assert command_of(row) == "attnbench run language_modelling --scale quick --seed 0 --rerun always"
 
 
 def test_a_command_asks_the_case_again_as_it_was_asked(made):
     (row,) = made.attempt("capacity", "fading", made.pairs(11), form="recurrent")
     row = replace(row, facts={"address": "mine.py:VARIANT", "settings": "pairs=11,batch=4"})
     assert command_of(row) == (
-        "attnbench run capacity --variant mine.py:VARIANT --form recurrent --scale quick --seed 0 --set pairs=11 --set batch=4"
+        "attnbench run capacity --variant mine.py:VARIANT --form recurrent --scale quick --seed 0 --set pairs=11 --set batch=4 "
+        "--rerun always"
     )
+    # what was set by hand is no point of the grid
+    assert command_of(row, ["pairs"]) == command_of(row)
     (row,) = made.attempt("speed", "linear", Point(tokens=32, timing="benchmark"), form="step")
     row = replace(row, facts={"door": "pytest"})
     assert command_of(row, ["timing"]) == ("pytest suites/speed.py --variant linear --form step --scale quick --seed 0")

@@ -12,11 +12,6 @@ from attnbench.reports.text_curves import text_passage
 POINT = Point(data="web-bible", vocabulary=1000, width=64, context=32)
 
 
-class Language:
-    name = "unbounded_context"
-    axis = "evaluation_context"
-
-
 @pytest.fixture
 def curves():
     return {}
@@ -34,7 +29,7 @@ def asked(made, curves, variant, point=POINT, seed=0, **named):
 def figures_of(rows, curves):
     return [
         figure
-        for passage in text_passage(rows, Language, looks(row.variant for row in rows), curves, "x")
+        for passage in text_passage(rows, looks(row.variant for row in rows), curves, "x")
         for figure in passage.figures
     ]
 
@@ -83,13 +78,3 @@ def test_what_is_not_finite_is_left_out_and_without_curves_there_is_nothing(made
     rows = asked(made, curves, "linear", carried_loss=(3.0, float("nan")))
     assert "linear 3.00." in figures_of(rows, curves)[0].alt
     assert figures_of(made.attempt("unbounded_context", "linear", POINT, {"word_perplexity": 1.0}), {}) == []
-
-
-def test_other_suites_have_none(made, curves):
-    rows = asked(made, curves, "linear", carried_loss=(3.0, 2.0))
-
-    class Capacity:
-        name = "capacity"
-        axis = "pairs"
-
-    assert text_passage(rows, Capacity, looks(["linear"]), curves, "x") == ()

@@ -42,9 +42,14 @@ def test_the_board_counts_every_claim_once(rows):
     board = verdict_board(rows)
     assert sum(board.counts.values()) == len(claims()) == len(board.verdicts)
     assert set(board.counts) == set(Ruling)
-    assert len(board.unanswered) == board.counts[Ruling.NOT_MEASURED]
-    assert sum(map(len, board.judged.values())) + len(board.unanswered) == len(claims())
-    assert list(board.judged) == ["capacity"]
+    assert {ruling: len(ones) for ruling, ones in board.by_ruling.items()} == {
+        ruling: count for ruling, count in board.counts.items() if count
+    }
+    answered = [one for ruling, ones in board.by_ruling.items() if ruling is not Ruling.NOT_MEASURED for one in ones]
+    assert {one.claim.suite for one in answered} == {"capacity"}
+    # each is opened by the attempts that it was read from
+    assert {number for one in answered for number in one.attempts} <= {row.attempt_id for row in rows}
+    assert all(one.attempts for one in answered)
 
 
 def test_a_board_may_be_of_some_suites_alone(rows):
@@ -120,10 +125,12 @@ def test_the_page_has_the_board_before_the_suites_with_words_beside_symbols(made
     assert text.index('id="summary"') < text.index('id="verdicts"') < text.index('id="suite-capacity"')
     board = text[text.index('id="verdicts"') : text.index('id="suite-capacity"')]
     assert '<a href="#suite-capacity">Retrieval capacity</a>' in board
-    assert '<td class="ruling" role="cell"><span aria-hidden="true">✗</span> contradicted</td>' in board
+    assert '<span aria-hidden="true">✗</span> contradicted <span class="dim">' in board
     assert "Where the paper's text and its released code differ" in board
     for ruling, count in verdict_board(rows).counts.items():
-        assert f"</span> {ruling}</dt><dd><strong>{count}</strong>" in board
+        href = f' href="#verdicts-{str(ruling).replace(" ", "-")}"' if count else ""
+        assert f'{href} class="tile"><span class="count">{count}</span>' in text
+        assert (f'id="verdicts-{str(ruling).replace(" ", "-")}"' in board) == bool(count)
 
 
 def test_what_a_claim_or_row_says_stays_text(rows, monkeypatch):
