@@ -11,7 +11,7 @@ from attnbench.reports.capacity_points import (
     LinePoints,
     points_of_lines,
 )
-from attnbench.reports.figures import Figure, svg_text
+from attnbench.reports.figures import MOST_LINES, Figure, svg_text
 from attnbench.reports.grids import Cell, Line, Table
 from attnbench.reports.numbers import setting_written
 from attnbench.reports.palette import Look
@@ -122,7 +122,8 @@ def _number_cell(metric: str, value: float | None, attempts: tuple[int, ...]) ->
 def _figure(lines: Sequence[LinePoints], suite: SuiteFacts, looks: Mapping[str, Look], prefix: str) -> Figure:
     threshold = THRESHOLDS[0]
     title = f"Capacity points, loss ≤ {threshold:g}"
-    drawn = [_interval(line, line.points[threshold], looks) for line in lines]
+    most = sorted(lines, key=lambda line: -line.points[threshold].at)[:MOST_LINES]
+    drawn = [_interval(line, line.points[threshold], looks) for line in lines if line in most]
     points = [line.points[threshold] for line in lines]
     ends = (min(point.first for point in points), max(point.last for point in points))
     said = [f"{', '.join(line.labels)} {line.points[threshold].text}" for line in lines]
@@ -130,6 +131,8 @@ def _figure(lines: Sequence[LinePoints], suite: SuiteFacts, looks: Mapping[str, 
     head = f"{metric_words(suite.axis)}, and directions"
     svg = svg_text(lambda: intervals_drawn(drawn, head, ends), f"{prefix}-capacity-points", alt)
     caption = "Shaded: the numbers of pairs that were asked. An arrow: the point lies beyond them."
+    if len(drawn) < len(lines):
+        caption += f" Drawn: {len(drawn)} of {len(lines)} lines, the largest; the table has all."
     # a point beyond the last S that was asked may lie anywhere
     ranked = [
         (line.points[threshold].at, line.feature_rank)

@@ -80,21 +80,23 @@ def curves_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
             lows = [max(low, floor) for low in _finite(curve.lows, curve.ys)]
             highs = _finite(curve.highs, curve.ys)
             axes.fill_between(curve.xs, lows, highs, color=curve.look.colour, alpha=0.12, lw=0, zorder=1)
+    names = [str(number) for number in range(len(models))]
     points = pd.DataFrame(
-        [(x, y, curve.label) for curve in models for x, y in zip(curve.xs, curve.ys, strict=True)],
+        [
+            (x, y, name)
+            for name, curve in zip(names, models, strict=True)
+            for x, y in zip(curve.xs, curve.ys, strict=True)
+        ],
         columns=["x", "y", "line"],
     )
-    # seaborn takes "" for a solid line, its stubs do not
-    dashes: dict[str, Any] = {curve.label: curve.dash or "" for curve in models}
+    before = len(axes.get_lines())
     sns.lineplot(
         points,
         x="x",
         y="y",
         hue="line",
-        style="line",
-        palette={curve.label: curve.look.colour for curve in models},
-        markers={curve.label: curve.look.marker for curve in models},
-        dashes=dashes,
+        hue_order=names,
+        palette=[curve.look.colour for curve in models],
         estimator=None,
         markersize=5,
         markeredgewidth=0,
@@ -102,6 +104,10 @@ def curves_drawn(curves: Sequence[Curve], scales: Scales) -> "Figure":
         legend=False,
         ax=axes,
     )
+    # seaborn goes through the square of the lines where they differ in style, too
+    for line, curve in zip(axes.get_lines()[before:], models, strict=True):
+        line.set_marker(curve.look.marker)
+        line.set_linestyle(_style(curve.dash))
     for number, curve in enumerate(floors):
         axes.axhline(curve.ys[-1], color=FLOOR_COLOUR, lw=1.2, ls=_floor_dash(number), zorder=1)
     _scaled(axes, scales, sorted({x for curve in models for x in curve.xs}))

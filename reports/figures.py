@@ -35,6 +35,10 @@ class Figure:
     caption: str
 
 
+# More lines than this nobody tells apart: the best are drawn, and the table has all.
+MOST_LINES = 40
+
+
 @dataclass(frozen=True)
 class Plan:
     """Which metrics of a suite are drawn and on what scales. None: the headline; chosen from the numbers."""
@@ -84,6 +88,7 @@ def _figure(sums: Summary, found: tuple[list[Curve], list[str]], plan: Plan, pre
     if scales.y == "log":
         curves, zeros = _positive(curves)
         missing = [*missing, *zeros]
+    curves, left_out = _best(curves, sums.better)
     title = f"{metric_words(sums.metric).capitalize()} against {metric_words(sums.axis)}"
     draw = curves_drawn
     if len(positions) == 1:
@@ -91,7 +96,19 @@ def _figure(sums: Summary, found: tuple[list[Curve], list[str]], plan: Plan, pre
         draw = points_drawn
     alt = _described(title, [curve for curve in curves if not curve.is_floor], sums.metric, sums.unit)
     svg = svg_text(lambda: draw(curves, scales), prefix, alt)
-    return Figure(sums.metric, title, svg, alt, _caption(curves, missing))
+    caption = " ".join(filter(None, (_caption(curves, missing), left_out)))
+    return Figure(sums.metric, title, svg, alt, caption)
+
+
+def _best(curves: list[Curve], better: str) -> tuple[list[Curve], str]:
+    """The lines that are drawn, in their order: the floors, and of too many others those that end best; and that in words."""
+    models = [curve for curve in curves if not curve.is_floor and curve.ys]
+    if len(models) <= MOST_LINES:
+        return curves, ""
+    sign = -1 if better == "higher" else 1
+    kept = {curve.label for curve in sorted(models, key=lambda curve: sign * curve.ys[-1])[:MOST_LINES]}
+    words = f"Drawn: {MOST_LINES} of {len(models)} lines, those that end best; the table has all."
+    return [curve for curve in curves if curve.is_floor or curve.label in kept], words
 
 
 def curves_of(sums: Summary, looks: Mapping[str, Look], numbers: Sequence[Published]) -> tuple[list[Curve], list[str]]:

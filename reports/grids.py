@@ -5,6 +5,7 @@ a number with its spread, or the words that stand in its place.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attnbench.harness.metrics import METRICS
@@ -88,7 +89,7 @@ class Table:
     lines: tuple[Line, ...]
     usual_n: tuple[int, str] = (0, "")
 
-    @property
+    @cached_property
     def has_remarks(self) -> bool:
         """Whether any line needs a last column with words."""
         return any(line.remarks for line in self.lines)

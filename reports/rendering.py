@@ -29,6 +29,7 @@ def render(template: str, **given: Any) -> str:
             script=Markup(script),
             policy=policy(style, script),
             markers=MARKERS,
+            symbols={marker: f"symbol-{number}" for number, marker in enumerate(MARKERS)},
         )
     )
 

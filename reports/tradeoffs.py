@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnbench.reports.board import Part
-from attnbench.reports.figures import Figure, svg_text
+from attnbench.reports.figures import MOST_LINES, Figure, svg_text
 from attnbench.reports.fronts import Dot, Scale, front_drawn
 from attnbench.reports.numbers import setting_written, written
 from attnbench.reports.palette import Look
@@ -157,6 +157,10 @@ def _reading(cell: Mapping[str, object]) -> Reading:
 def _tradeoff(quality: Side, cost: Side, looks: Mapping[str, Look]) -> Tradeoff:
     front = front_of(quality.readings, cost.readings)
     both = sorted(quality.readings.by_variant.keys() & cost.readings.by_variant.keys(), key=order)
+    left_out = len(both) - MOST_LINES
+    if left_out > 0:
+        drawn = {*front, *sorted(both, key=lambda name: name not in front)[:MOST_LINES]}
+        both = [name for name in both if name in drawn]
     dots = [
         Dot(name, looks[name], cost.readings.by_variant[name], quality.readings.by_variant[name], name in front)
         for name in both
@@ -177,6 +181,8 @@ def _tradeoff(quality: Side, cost: Side, looks: Mapping[str, Look]) -> Tradeoff:
     alone = [side for side in (quality, cost) if any(one.n < 2 for one in side.readings.by_variant.values())]
     if alone:
         caption += f" One reading and no spread: some of {' and of '.join(side.measure.title for side in alone)}."
+    if left_out > 0:
+        caption += f" Drawn: the front and others, {len(both)} of {left_out + MOST_LINES} variants."
     return Tradeoff(
         quality, cost, front, Figure(quality.measure.metric, title[:1].upper() + title[1:], svg, alt, caption)
     )

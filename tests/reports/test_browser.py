@@ -123,7 +123,7 @@ def test_a_table_sorts_by_a_column_both_ways_and_words_come_last(chromium, file)
         head.locator("button").click()
         assert head.get_attribute("aria-sort") == "ascending"
         assert reader.page.locator(names).all_inner_texts()[-1].strip() == "gated"
-        column = [one for one in reader.page.locator(f"{box} >> tbody tr td:nth-child(2) data").all()]
+        column = list(reader.page.locator(f"{box} >> tbody tr td:nth-child(2) data").all())
         values = [float(one.get_attribute("value")) for one in column]
         assert values == sorted(values)
         head.locator("button").click()
