@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 
 from attnbench.reports.rendering import slug
 
@@ -11,12 +12,13 @@ _INK, _GROUND = "#1c1f22", "#ffffff"
 def figure_files(page: str) -> dict[str, str]:
     """SVG texts by file name, from the text of a page: what its figures are called, without letters that files dislike."""
     found: dict[str, str] = {}
+    taken: Counter[str] = Counter()
     for name, figure in re.findall(r'<figure aria-label="([^"]*)"[^>]*>(.*?)</figure>', page, flags=re.DOTALL):
         drawn = re.search(r'<svg role="img".*?</svg>', figure, flags=re.DOTALL)
         if drawn is not None:
             stem = re.sub("-+", "-", slug(html.unescape(name).lower())).strip("-")
-            number = sum(known.removesuffix(".svg").rstrip("0123456789").rstrip("-") == stem for known in found)
-            found[f"{stem}-{number + 1}.svg" if f"{stem}.svg" in found else f"{stem}.svg"] = _standing_alone(drawn[0])
+            taken[stem] += 1
+            found[f"{stem}.svg" if taken[stem] == 1 else f"{stem}-{taken[stem]}.svg"] = _standing_alone(drawn[0])
     return found
 
 

@@ -106,11 +106,12 @@
     const commands = [...new Set(found.map(([one]) => one.command))].filter(Boolean);
     const content = [facts([
       ["number", `${words(given.metric ?? "")} ${opener.textContent.trim()}`.trim()],
-      ["spread", ends], ["n", given.n ? `${given.n} ${given.counted}` : ""],
-      ["published", given.published ? `${given.published}, ${given.citation}` : ""], ["source", given.source ?? ""],
+      ["spread", ends], ["n", given.n ? `${given.n} ${given.n === "1" ? given.counted.replace(/s$/, "") : given.counted}` : ""],
+      ["published", given.published ? `${given.published}, ${given.citation.replace(/^published /, "")}` : ""], ["source", given.source ?? ""],
       ["suite", distinct(found.map(([one]) => words(one.suite)))], ["variant", distinct(found.map(([one]) => `${one.variant}, ${one.form}`))],
       ["scale", distinct(found.map(([one]) => `${one.scale} on ${one.testbed || one.device}`))],
-      ["seeds", distinct(found.map(([one]) => one.seed))],
+      ["seeds", distinct(found.map(([one]) => one.seed))], ["data hash", distinct(found.map(([one]) => one.data_hash || "none"))],
+      ["code hash", distinct(found.map(([one]) => one.code_hash || "none"))],
     ])];
     if (found.length) {
       content.push(tableOfAttempts(found, known), ...textsOf(found));
