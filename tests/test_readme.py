@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -63,3 +64,26 @@ def test_every_command_in_the_readme_exists(command: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_figure_in_the_readme_is_what_the_documented_command_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = re.findall(r"!\[[^\]]+\]\((reports/drawn/[^)]+\.svg)\)", README)
+    (command,) = re.findall(r"^    (attnbench report --figures figures)\b", README, flags=re.MULTILINE)
+    monkeypatch.delenv("ATTNBENCH_DB", raising=False)
+    words = [sys.executable, "-m", "attnbench.harness", *command.split()[1:]]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kept = Path(__file__).parent.parent / shown
+    drawn = tmp_path / "figures" / kept.name
+    # another matplotlib may place a glyph otherwise, but says the same; where it is older, run the command again
+    assert _said(drawn) == _said(kept), f"{shown} is not what `{command}` draws: copy its file there"
+
+
+def _said(svg: Path) -> tuple[list[str | None], int]:
+    """The texts of a figure, and how many points and lines it has."""
+    elements = list(ElementTree.parse(svg).iter())
+    return [one.text for one in elements if one.tag.endswith("}text")], sum(
+        one.tag.endswith("}use") for one in elements
+    )
