@@ -5,7 +5,10 @@ from attnbench.reports.figures import Plan
 from attnbench.reports.passage import Passage
 from attnbench.reports.section import Material, Measure, SuiteSection
 
-TIMED = ("training_tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second")
+TIMED = (
+    *("training_tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second"),
+    *("model_training_tokens_per_second", "roofline_fraction"),
+)
 
 
 def passages(given: Material) -> tuple[Passage, ...]:
