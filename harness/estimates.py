@@ -72,8 +72,8 @@ class Timed:
     origin: str
 
 
-def counted(asked: Sequence[Asked], find: Find, say: Say) -> list[Counted]:
-    """What each case takes. `say` is told what is being counted."""
+def counted(asked: Sequence[Asked], find: Find, say: Say, *, on_gpu: bool = False) -> list[Counted]:
+    """What each case takes. `say` is told what is being counted. `on_gpu`: forms for CUDA count, though the device be a CPU."""
     found: dict[Case, Counted] = {}
     trained: set[Case] = set()
     counts = []
@@ -82,26 +82,34 @@ def counted(asked: Sequence[Asked], find: Find, say: Say) -> list[Counted]:
         alike = replace(one.case, seed=0)
         if alike not in found:
             say(f"counting {one.case.suite} {one.case.variant}")
-            found[alike] = _counted(one, find)
+            found[alike] = _counted(one, find, on_gpu)
         model = replace(one.case, point=_training_point(one))
         counts.append(replace(found[alike], asked=one, trains=model not in trained))
         trained.add(model)
     return counts
 
 
-def _counted(one: Asked, find: Find) -> Counted:
+def _counted(one: Asked, find: Find, on_gpu: bool) -> Counted:
     if not one.address:
         return Counted(one)
     variant = find(one.address)
-    if reason := _lacks(variant, one.case):
+    if reason := _lacks(variant, one.case, on_gpu):
         return Counted(one, reason=reason, is_skipped=True)
     count = getattr(importlib.import_module(one.suite.module), "cost", None)
     if count is None:
         return Counted(one)
     from attnbench.harness.lab import Lab
 
+    def cost(case: Case) -> "Cost":
+        return count(Lab(case, variant, evaluation=one.suite.evaluation))
+
     try:
-        return Counted(one, count(Lab(one.case, variant, evaluation=one.suite.evaluation)))
+        found = cost(one.case)
+        if (seen := _seen_in_place_of(variant, one.case.form)) == one.case.form:
+            return Counted(one, found)
+        alike = cost(replace(one.case, form=seen))
+        found = replace(found, flops=alike.flops, evaluation_flops=alike.evaluation_flops)
+        return Counted(one, found, reason=f"FLOPs of form {one.case.form} are taken to be those of form {seen}.")
     except UserError:
         raise
     # a variant of somebody's own, whose form looks into its tensors, say
@@ -109,7 +117,14 @@ def _counted(one: Asked, find: Find) -> Counted:
         return Counted(one, reason=f"cannot be counted: {_told(problem)}")
 
 
-def _lacks(variant: "Variant", case: Case) -> str:
+def _seen_in_place_of(variant: "Variant", form: str) -> str:
+    """The form itself where torch sees its work, else the first in the order of the variant that it sees."""
+    if form not in variant.forms or variant.forms[form].counts_work:
+        return form
+    return next((name for name, other in variant.forms.items() if other.counts_work and not other.tokens), form)
+
+
+def _lacks(variant: "Variant", case: Case, on_gpu: bool) -> str:
     """Why the case would be skipped; empty where it would not."""
     if case.form == READOUT and variant.readout is not None:
         return ""
@@ -117,7 +132,7 @@ def _lacks(variant: "Variant", case: Case) -> str:
         form = variant.form(case.form)
     except Unsupported as lack:
         return str(lack)
-    kind = _kind_of(case.device)
+    kind = "cuda" if on_gpu else _kind_of(case.device)
     return "" if kind in form.devices else f"{variant.name}/{case.form} needs {' or '.join(form.devices)}, not {kind}."
 
 

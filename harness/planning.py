@@ -98,7 +98,7 @@ def lines_of(
     check_wishes(request, options)
     asked = plan(suites, request, find)
     rows, done = _looked_up(asked, wishes, options)
-    counts = counted(asked, find, say)
+    counts = counted(asked, find, say, on_gpu=bool(wishes.gpu))
     if wishes.tries:
         rates = tried_rates(counts, say)
     else:

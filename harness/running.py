@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -20,6 +21,9 @@ from attnbench.harness.rows import Identity, Status
 from attnbench.harness.runner import Runner, Terms
 from attnbench.harness.spec import Case, Suite, processes_of
 from attnbench.harness.store import RERUNS, Store
+
+if TYPE_CHECKING:
+    from attnbench.variants.contract import Variant
 
 TIMING = "timing"
 # how often is timed, and with which allocator: what a time or a peak hangs on beside the suite and the variant
@@ -85,8 +89,15 @@ def planned_cases(asked: Sequence[Asked], options: Options, console: Console) ->
                 f"Use --device {processes_of(one.case.device)[0]}."
             )
     hashes = _data_hashes(asked, options, console)
-    origins = {address: find(address).origins for address in {one.address for one in asked if one.address}}
-    return [_planned(one, origins.get(one.address, ()), hashes, options) for one in asked]
+    variants = {address: find(address) for address in {one.address for one in asked if one.address}}
+    return [_planned(one, _origins(one.case.form, variants.get(one.address)), hashes, options) for one in asked]
+
+
+def _origins(form: str, variant: "Variant | None") -> tuple[Path, ...]:
+    """The files that a form of a variant comes from."""
+    if variant is None:
+        return ()
+    return (*variant.origins, *(variant.forms[form].origins if form in variant.forms else ()))
 
 
 def check_wishes(request: Request, options: Options) -> None:

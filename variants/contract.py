@@ -46,8 +46,10 @@ class Form:
     """One way to compute a variant: `call(q, k, v, beta, memory=None, *, draws=None) -> (values, memory)`.
 
     The variant hands over only the inputs it names; a form of a whole layer is called `call(layer, x, memory)`. `cost` is
-    the declared growth of the work with T. `dtypes` and `devices` are what the form was made for. `tokens` is the only T
-    it takes (1 for a decoding step), 0 for any.
+    the declared growth of the work with T. `dtypes` and `devices` are what the form was made for, `dtypes_for` names the
+    devices on which it takes others. `tokens` is the only T it takes (1 for a decoding step), 0 for any. With
+    `has_equal_widths` it takes V = K only. `counts_work` is False where its work is done in kernels that torch does not see.
+    `origins` are the files that it comes from beside those of its variant.
     """
 
     call: Callable[..., tuple[Tensor, Memory]]
@@ -55,6 +57,14 @@ class Form:
     devices: tuple[str, ...] = ("cpu", "cuda")
     dtypes: tuple[str, ...] = ("float32", "float64", "bfloat16")
     tokens: int = 0
+    dtypes_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    has_equal_widths: bool = False
+    counts_work: bool = True
+    origins: tuple[Path, ...] = ()
+
+    def dtypes_on(self, kind: str) -> tuple[str, ...]:
+        """What it takes on devices of a kind, cpu or cuda."""
+        return self.dtypes_for.get(kind, self.dtypes)
 
 
 @dataclass(frozen=True)
@@ -166,13 +176,15 @@ class Variant:
     def _form_for(self, form: str, tokens: Tensor) -> Form:
         """The form called `form`, where it was made for tokens [B,T,...] like these. Raises Unsupported."""
         chosen = self.form(form)
-        dtype = str(tokens.dtype).removeprefix("torch.")
-        if tokens.device.type not in chosen.devices:
-            raise Unsupported(
-                f"{self.name}/{form} needs {' or '.join(chosen.devices)}; this device is {tokens.device.type}."
-            )
-        if dtype not in chosen.dtypes:
-            raise Unsupported(f"{self.name}/{form} takes {', '.join(chosen.dtypes)}; these inputs are {dtype}.")
+        kind, dtype = tokens.device.type, str(tokens.dtype).removeprefix("torch.")
+        if kind not in chosen.devices:
+            # tensors without contents may stand for those of a device that is not here
+            if has_contents(tokens):
+                raise Unsupported(f"{self.name}/{form} needs {' or '.join(chosen.devices)}; this device is {kind}.")
+            kind = chosen.devices[0]
+        if dtype not in chosen.dtypes_on(kind):
+            takes = ", ".join(chosen.dtypes_on(kind))
+            raise Unsupported(f"{self.name}/{form} takes {takes}; these inputs are {dtype}.")
         if chosen.tokens and tokens.shape[1] != chosen.tokens:
             raise Unsupported(
                 f"{self.name}/{form} takes {chosen.tokens} token at a time; these inputs have {tokens.shape[1]}."
@@ -335,6 +347,25 @@ class Named:
     composition: Composition
     formula: str
     source: str
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Forms that were made for several parts at once, such as a kernel that computes features and memory together.
+
+    `forms(parts)` gives those that serve a composition of these parts (`attnbench.variants.compose.Parts`) by their names;
+    none where it is not served. Each says in its `origins` where it comes from.
+    """
+
+    name: str
+    forms: Callable[..., Mapping[str, Form]]
+
+
+def has_contents(x: Tensor) -> bool:
+    """Whether a tensor holds numbers; False for one of sizes only, which memory is predicted with."""
+    from torch._subclasses.fake_tensor import FakeTensor  # takes a while, and hardly anybody asks
+
+    return not isinstance(x, FakeTensor)
 
 
 def working_dtype(x: Tensor) -> torch.dtype:

@@ -18,6 +18,7 @@ from attnbench.variants.compose import Parts, compose
 from attnbench.variants.contract import (
     Composition,
     FeatureMap,
+    Fused,
     Named,
     Normalisation,
     Variant,
@@ -32,6 +33,7 @@ EXPORTS: dict[str, Any] = {
     "WRITE_RULE": WriteRule,
     "NORMALISATION": Normalisation,
     "VARIANT": (Variant, Named),
+    "FUSED": Fused,
 }
 
 # What `attnbench check` proves and `attnbench ls variants` lists when no name is given: each part at least once.
@@ -67,6 +69,7 @@ class Found:
 
     vocabulary: Vocabulary
     whole: Mapping[str, Variant | Named]
+    fused: Mapping[str, Fused]
     origins: Mapping[str, Path]
 
 
@@ -155,7 +158,7 @@ def everything() -> Found:
     for whole in parts["VARIANT"].values():
         _check_name(whole, "an exported VARIANT")  # type: ignore[arg-type]
     vocabulary = Vocabulary(parts["FEATURE_MAP"], parts["WRITE_RULE"], parts["NORMALISATION"])  # type: ignore[arg-type]
-    found = Found(vocabulary, parts["VARIANT"], origins)  # type: ignore[arg-type]
+    found = Found(vocabulary, parts["VARIANT"], parts["FUSED"], origins)  # type: ignore[arg-type]
     for name in found.whole:
         if _is_composition(name, found):
             raise BadVariant(
@@ -252,7 +255,16 @@ def _composed(name: str, composition: Composition, found: Found, *, formula: str
         found.origins[f"WRITE_RULE {composition.write_rule}"],
         *(found.origins[f"NORMALISATION {one}"] for one in sorted(composition.normalisations)),
     )
-    return replace(compose(name, composition, parts, formula=formula, source=source), origins=origins)
+    variant = compose(name, composition, parts, formula=formula, source=source)
+    forms = dict(variant.forms)
+    for fused in found.fused.values():
+        for form, made in fused.forms(parts).items():
+            if form in forms:
+                raise BadVariant(
+                    f"variant '{name}' has a form '{form}' already; FUSED '{fused.name}' gives it another."
+                )
+            forms[form] = made
+    return replace(variant, forms=forms, origins=origins)
 
 
 def spelled(composition: Composition) -> str:

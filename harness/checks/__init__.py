@@ -164,8 +164,7 @@ def correct(variant: Variant, form: str, device: str = "cpu") -> str:
     """
     is_readout = form == "readout" and variant.readout is not None
     judged = "recurrent" if is_readout else form
-    variant.form(judged)
-    key = (variant.name, variant.origins, form, device)
+    key = (variant.name, variant.origins, variant.form(judged).origins, form, device)
     if key not in _CORRECT:
         trial = Trial(variant, judged, device)
         names = (*QUICK, "readout") if is_readout else QUICK

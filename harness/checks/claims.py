@@ -19,13 +19,13 @@ def state_size(trial: Trial) -> str:
     first, second = trial.key_widths(2)
     seen = []
     for key_width, value_width, length in ((first, 6, 5), (second, 4, 9), (first, 10, 70)):
-        claimed = trial.variant.state_floats(key_width, value_width, length)
-        sizes = Sizes(key_width, value_width)
-        here = trial.at(sizes)
+        here = trial.at(Sizes(key_width, value_width))
+        sizes = here.sizes
+        claimed = trial.variant.state_floats(sizes.key_width, sizes.value_width, length)
         with torch.no_grad():
             _, memory = here.run(here.tokens(length))
         real = sum(one.numel() for one in memory.values()) / (sizes.batch * sizes.heads)
-        where = f"K={key_width}, V={value_width}, T={length}"
+        where = f"K={sizes.key_width}, V={sizes.value_width}, T={length}"
         if claimed != real:
             kept = ", ".join(f"{name} {list(one.shape)}" for name, one in memory.items())
             raise Wrong(f"{where}: {claimed} floats a head are declared, {real:g} are kept ({kept})")
@@ -35,7 +35,7 @@ def state_size(trial: Trial) -> str:
 
 def cost_class(trial: Trial) -> str:
     """The work of a forward and a backward pass grows with T as the form declares."""
-    if "cpu" not in trial.declared.devices:
+    if not trial.declared.counts_work:
         raise Unsupported(f"{trial.variant.name}/{trial.form} runs a kernel whose work torch does not count.")
     # a chunk is 64 tokens; a form that goes token by token shows its class sooner
     shortest = 8 if trial.is_oracle or trial.takes_one_token else 64

@@ -68,8 +68,8 @@ class Trial:
     axes: Sizes | None = None
 
     def at(self, sizes: Sizes) -> "Trial":
-        """The same trial with inputs of these sizes."""
-        return replace(self, axes=sizes)
+        """The same trial with inputs of these sizes; values as wide as keys where the form takes no others."""
+        return replace(self, axes=replace(sizes, value_width=sizes.key_width) if self.has_equal_widths else sizes)
 
     @cached_property
     def declared(self) -> Form:
@@ -81,6 +81,16 @@ class Trial:
                 f"{self.variant.name}/{self.form} needs {' or '.join(declared.devices)}; this device is {kind}."
             )
         return declared
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """What the form takes on this device."""
+        return self.declared.dtypes_on(torch.device(self.device).type)
+
+    @property
+    def has_equal_widths(self) -> bool:
+        """Whether the form takes V = K only."""
+        return self.variant.form(self.form).has_equal_widths
 
     @property
     def takes_one_token(self) -> bool:
@@ -102,7 +112,7 @@ class Trial:
         """What the form is compared in: float64 where it and the recurrent form declare it, else its best dtype."""
         oracle = self.variant.form("recurrent").dtypes
         for name in ("float64", "float32", "bfloat16", "float16"):
-            if name in self.declared.dtypes and (name != "float64" or name in oracle):
+            if name in self.dtypes and (name != "float64" or name in oracle):
                 return getattr(torch, name)
         raise Unsupported(f"{self.variant.name}/{self.form} declares no floating-point dtype.")
 
@@ -116,7 +126,7 @@ class Trial:
         """The recurrent form, on the CPU where it cannot run on this device."""
         kind = torch.device(self.device).type
         here = self.device if kind in self.variant.form("recurrent").devices else "cpu"
-        return Trial(self.variant, "recurrent", here, self.axes)
+        return Trial(self.variant, "recurrent", here, self.sizes)
 
     def key_widths(self, count: int, smallest: int = 8) -> list[int]:
         """The first `count` even key widths from `smallest` up that the variant is defined for."""
@@ -136,7 +146,10 @@ class Trial:
     @cached_property
     def sizes(self) -> Sizes:
         """The sizes of the inputs."""
-        return self.axes or Sizes(self.key_widths(1)[0])
+        if self.axes is not None:
+            return self.axes
+        width = self.key_widths(1)[0]
+        return Sizes(width, width) if self.has_equal_widths else Sizes(width)
 
     @property
     def values_like(self) -> str:
@@ -184,7 +197,7 @@ class Trial:
         """A memory to begin with: what the recurrent form keeps of five tokens."""
         tokens = self.tokens(5, part)
         dtype = self.dtype
-        if str(dtype).removeprefix("torch.") not in self.oracle.declared.dtypes:
+        if str(dtype).removeprefix("torch.") not in self.oracle.dtypes:
             dtype = self.oracle.dtype
         with torch.no_grad():
             _, memory = self.oracle.run(converted(tokens, dtype, self.oracle.device))

@@ -231,8 +231,12 @@ def test_every_form_of_a_listed_variant_takes_its_inputs_by_name(name):
     variant = find(name)
     drawn = variant.draws.sample(seeds.generator("draw"), 2, 4) if variant.draws else None
     assert set(variant.inputs) <= set(INPUTS)
-    for form in variant.forms:
-        values, _ = variant.apply(form, **tokens(1), draws=drawn)
+    for form, declared in variant.forms.items():
+        if "cpu" not in declared.devices:
+            continue
+        dtype = getattr(torch, "float64" if "float64" in declared.dtypes_on("cpu") else "float32")
+        given = {name: one.to(dtype) for name, one in tokens(1).items()}
+        values, _ = variant.apply(form, **given, draws=drawn)
         assert values.shape == (2, 1, 2, 4)
 
 
@@ -248,3 +252,8 @@ def test_state_is_kept_in_float32_unless_the_inputs_are_float64():
     assert working_dtype(torch.ones(1, dtype=torch.float64)) == torch.float64
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         assert working_dtype(torch.ones(1, dtype=dtype)) == torch.float32
+
+
+def test_a_form_may_take_other_dtypes_on_one_kind_of_device():
+    form = Form(lambda q, k, v, memory=None: (v, {}), dtypes=("float64",), dtypes_for={"cuda": ("bfloat16",)})
+    assert (form.dtypes_on("cpu"), form.dtypes_on("cuda")) == (("float64",), ("bfloat16",))

@@ -95,7 +95,7 @@ def outcome(case: Case, dtype: torch.dtype | None) -> dict[str, Tensor]:
         values, written = variant.apply("recurrent", q, k, v, inputs.get("beta"), memory, draws)
         results = {"values": values, **written}
     else:
-        blocks = blocks_for(case.key_width, case.features, case.value_width, case.dtype)
+        blocks = blocks_for(case.feature_map, case.key_width, case.features, case.value_width, case.dtype)
         kernel = Kernel(case.feature_map, case.norm, divides, case.features, blocks)
         q, k, v, S = (inputs.get(name) for name in ("q", "k", "v", "S"))
         assert q is not None
@@ -137,7 +137,7 @@ def test_kernels_give_the_same_bits_twice() -> None:
 def test_write_strengths_may_be_one_number_seen_many_times() -> None:
     q, k, v = (torch.randn(1, 5, 2, 16, generator=seeds.generator("strengths", name)) for name in "qkv")
     one = torch.full((1, 1, 1), 0.5).expand(1, 5, 2)
-    kernel = Kernel("elu1", "sum", False, 16, blocks_for(16, 16, 16, torch.float32))
+    kernel = Kernel("elu1", "sum", False, 16, blocks_for("elu1", 16, 16, 16, torch.float32))
     for found, expected in zip(
         delta_rule(q, k, v, one, None, None, kernel),
         delta_rule(q, k, v, one.contiguous(), None, None, kernel),
@@ -149,4 +149,4 @@ def test_write_strengths_may_be_one_number_seen_many_times() -> None:
 @pytest.mark.parametrize("widths", [(129, 129, 64), (64, 64, 129), (64, 513, 64)])
 def test_a_shape_outside_the_table_is_refused_with_its_limits(widths: tuple[int, int, int]) -> None:
     with pytest.raises(Unsupported, match="K and V up to 128 and D up to 512"):
-        blocks_for(*widths, torch.float32)
+        blocks_for("elu1", *widths, torch.float32)

@@ -137,6 +137,38 @@ def test_a_composition_of_unknown_parts_is_refused_with_the_nearest(dropped_in):
         find("mine")
 
 
+FUSED = """
+from pathlib import Path
+
+from attnbench.variants import Form, Fused
+
+def forms(parts):
+    if parts.write_rule.name != "sum":
+        return {}
+    both = parts.feature_map.name, sorted(norm.name for norm in parts.normalisations), dict(parts.numbers)
+    return {"FORM": Form(lambda q, k, v, memory=None, draws=None: (v, {"told": both}), origins=(Path(__file__),))}
+
+FUSED = Fused(name="mine", forms=forms)
+"""
+
+
+def test_forms_of_whole_compositions_dropped_in_join_those_that_they_serve(dropped_in):
+    path = dropped_in("mine.py", FUSED.replace("FORM", "fast"))
+    dpfp = find("dpfp-nu2")
+    assert dpfp.forms["fast"].call(None, None, 1) == (1, {"told": ("dpfp", ["attention"], {"nu": 2})})
+    assert dpfp.forms["fast"].origins == (path,)
+    assert path not in dpfp.origins
+    assert "fast" not in find("delta").forms
+
+
+def test_a_form_of_a_whole_composition_takes_no_other_forms_place(dropped_in):
+    dropped_in("mine.py", FUSED.replace("FORM", "chunkwise"))
+    with pytest.raises(
+        BadVariant, match=r"^variant 'linear' has a form 'chunkwise' already; FUSED 'mine' gives it another\.$"
+    ):
+        find("linear")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -145,8 +177,8 @@ def test_a_composition_of_unknown_parts_is_refused_with_the_nearest(dropped_in):
             "attnbench.variants.mine does not import: ModuleNotFoundError: No module named 'no_such",
         ),
         ("def f(:", "attnbench.variants.mine does not import: SyntaxError: "),
-        ("x = 1", "mine.py must export one of FEATURE_MAP, WRITE_RULE, NORMALISATION, VARIANT, got none."),
-        ("VARIANT = FEATURE_MAP = 1", "VARIANT, got FEATURE_MAP, VARIANT."),
+        ("x = 1", "mine.py must export one of FEATURE_MAP, WRITE_RULE, NORMALISATION, VARIANT, FUSED, got none."),
+        ("VARIANT = FEATURE_MAP = 1", "FUSED, got FEATURE_MAP, VARIANT."),
         ("VARIANT = 1", "VARIANT in {path} has the type int."),
         (WHOLE.replace("NAME", "My_Own"), "an exported VARIANT is called 'My_Own'; a name is lower-case letters"),
         (WHOLE.replace("NAME", "fwp1991"), "VARIANT 'fwp1991' is exported by both {fwp1991} and {path}."),
@@ -265,7 +297,7 @@ def test_the_variant_of_an_installed_package_is_found_and_listed(tmp_path):
             "their_module:x",
             "x = 1",
             "entry point 'theirs' of group attnbench.variants (their_module:x) must name a FEATURE_MAP, WRITE_RULE, "
-            "NORMALISATION, VARIANT, got int.",
+            "NORMALISATION, VARIANT, FUSED, got int.",
         ),
         (
             "their_module:VARIANT",
@@ -287,7 +319,9 @@ def test_every_listed_variant_is_found_under_its_name():
 
 
 def test_every_part_is_listed_at_least_once():
-    origins = {origin for name in listed() for origin in find(name).origins}
+    variants = [find(name) for name in listed()]
+    origins = {origin for variant in variants for origin in variant.origins}
+    origins |= {origin for variant in variants for form in variant.forms.values() for origin in form.origins}
     assert origins >= set(registry.everything().origins.values())
 
 

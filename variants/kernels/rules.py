@@ -7,6 +7,7 @@ Kept for the backward are the inputs, what was read and a number a token; states
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnbench.variants.contract import EPSILON
+from attnbench.variants.contract import EPSILON, has_contents
 from attnbench.variants.kernels import chunks, corrections, gradients
 from attnbench.variants.kernels.table import Blocks
+
+# each is told of a kernel that would be started, its arguments, and what is fixed when it is compiled
+listeners: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], None]] = []
 
 SMALLEST = math.log(torch.finfo(torch.float32).tiny) + 1
 
@@ -64,7 +68,8 @@ class _Call:
         if self.kernel.norm == "none":
             return self.nothing
         sizes = self.numbers()
-        chunks.inverse_sizes[(self.count, self.pairs)](
+        launch(
+            chunks.inverse_sizes, (self.count, self.pairs),
             *strided(x), self.R, sizes, self.tokens, self.heads, EPSILON, SMALLEST,
             **self.map, BD=self.kernel.blocks.features, **self.warps,
         )  # fmt: skip
@@ -94,7 +99,8 @@ class _Call:
         scales: Tensor | None = None, weights: Tensor | None = None, reverse: bool = False,
     ) -> None:  # fmt: skip
         """Fill in the states at all borders but the one that is there."""
-        chunks.states[(self.feature_blocks, self.value_blocks, self.pairs)](
+        launch(
+            chunks.states, (self.feature_blocks, self.value_blocks, self.pairs),
             *strided(x), *strided(a), self.or_nothing(weights), self.or_nothing(scales), sizes, self.R,
             S, self.or_nothing(Z), self.tokens, self.heads, SMALLEST,
             HAS_Z=Z is not None, SCALED=scales is not None, REVERSE=reverse,
@@ -103,7 +109,8 @@ class _Call:
 
     def outputs(self, q: Tensor, k: Tensor, a: Tensor, o: Tensor, S: Tensor, Z: Tensor | None, scales: Tensor) -> None:
         """What is read, into `o`."""
-        chunks.outputs[(self.count, self.value_blocks, self.pairs)](
+        launch(
+            chunks.outputs, (self.count, self.value_blocks, self.pairs),
             *strided(q), *strided(k), *strided(a), *strided(o), self.q_sizes, self.k_sizes, scales, self.R,
             S, self.or_nothing(Z), self.tokens, self.heads, EPSILON, SMALLEST,
             ATTENTION=Z is not None, **self.map, **self.rest, BD=self.kernel.blocks.features, **self.warps,
@@ -113,7 +120,8 @@ class _Call:
         self, q: Tensor, k: Tensor, g: Tensor, d: Tensor, S: Tensor | None, scales: Tensor | None
     ) -> None:
         """Of what was written, into `d`; without S only what the tokens of the same chunk contribute."""
-        chunks.gradient_of_values[(self.count, self.value_blocks, self.pairs)](
+        launch(
+            chunks.gradient_of_values, (self.count, self.value_blocks, self.pairs),
             *strided(q), *strided(k), *strided(g), *strided(d), self.q_sizes, self.k_sizes, self.or_nothing(scales),
             self.R, self.or_nothing(S), self.tokens, self.heads, SMALLEST,
             SCALED=scales is not None, HAS_STATE=S is not None,
@@ -127,7 +135,8 @@ class _Call:
         """Of raw queries or keys, into `d`; `e` is the gradient of the values, given for the delta rule."""
         x_sizes, y_sizes = (self.k_sizes, self.q_sizes) if is_key else (self.q_sizes, self.k_sizes)
         blocks = self.kernel.blocks
-        gradients.gradient_of_inputs[(self.count, self.pairs)](
+        launch(
+            gradients.gradient_of_inputs, (self.count, self.pairs),
             *strided(x), *strided(y), *strided(a), *strided(g), *strided(a if e is None else e), *strided(d),
             x_sizes, y_sizes, self.or_nothing(scales), self.or_nothing(weights), self.R,
             S, self.or_nothing(Z), before, self.tokens, self.heads, SMALLEST,
@@ -139,6 +148,19 @@ class _Call:
     def or_nothing(self, tensor: Tensor | None) -> Tensor:
         """Something to point at."""
         return self.nothing if tensor is None else tensor
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **fixed: Any) -> None:
+    """Start a kernel on the device of its first argument, a tensor.
+
+    On tensors without contents there is nothing to compute, and `listeners` are told.
+    """
+    if not has_contents(given[0]):
+        for told in listeners:
+            told(kernel, given, fixed)
+        return
+    with torch.cuda.device_of(given[0]):
+        kernel[grid](*given, **fixed)
 
 
 def strided(x: Tensor) -> tuple[Tensor, int, int, int]:
@@ -235,7 +257,8 @@ class DeltaRule(torch.autograd.Function):
         pushed = call.values()
         call.gradient_of_values(q, k, to_read, pushed, None, None)
         blocks = kernel.blocks
-        corrections.gradient_of_corrections[(call.value_blocks, call.pairs)](
+        launch(
+        corrections.gradient_of_corrections, (call.value_blocks, call.pairs),
             *strided(q), *strided(k), beta, *beta.stride(), *strided(to_read), *strided(pushed),
             mixing, call.q_sizes, call.k_sizes, call.R, to_states, call.tokens, call.heads, SMALLEST,
             **call.map, **call.rest, BD=blocks.features, **call.warps,
@@ -256,12 +279,14 @@ def _states_of_delta(
     """The states at the borders, the errors [B,T,H,V] that were corrected, and what mixes them in a chunk [B,H,T,C]."""
     blocks = call.kernel.blocks
     mixing, errors = call.numbers(blocks.tokens), call.values()
-    corrections.mixing[(call.count, call.pairs)](
+    launch(
+        corrections.mixing, (call.count, call.pairs),
         *strided(k), beta, *beta.stride(), call.k_sizes, call.R, mixing, call.tokens, call.heads, SMALLEST,
         **call.map, BD=blocks.features, OPERAND=call.rest["OPERAND"], **call.warps,
     )  # fmt: skip
     states = call.borders(None if S is None else S.mT, call.kernel.width, call.value_width)
-    corrections.corrected_states[(call.value_blocks, call.pairs)](
+    launch(
+        corrections.corrected_states, (call.value_blocks, call.pairs),
         *strided(k), *strided(v), beta, *beta.stride(), *strided(errors), mixing, call.k_sizes, call.R,
         states, call.tokens, call.heads, SMALLEST,
         **call.map, **call.rest, BD=blocks.features, **call.warps,

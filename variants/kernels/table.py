@@ -33,11 +33,12 @@ class Blocks:
         return {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}[dtype]
 
 
-def blocks_for(key_width: int, width: int, value_width: int, dtype: torch.dtype) -> Blocks:
+def blocks_for(feature_map: str, key_width: int, width: int, value_width: int, dtype: torch.dtype) -> Blocks:
     """The blocks of a shape. Raises Unsupported for one that is not in the table."""
     if max(key_width, value_width) > LARGEST_HEAD or width > LARGEST_FEATURES:
         raise Unsupported(
-            f"the kernels take K and V up to {LARGEST_HEAD} and D up to {LARGEST_FEATURES}; here K={key_width}, V={value_width}, D={width}."
+            f"the kernels take K and V up to {LARGEST_HEAD} and D up to {LARGEST_FEATURES}, as variants/kernels/table.py lists; "
+            f"here K={key_width}, V={value_width}, D={width}."
         )
     keys, values = power(key_width), power(value_width)
     return Blocks(
