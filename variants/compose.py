@@ -107,7 +107,7 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
         else None,
         readout=_readout(parts) if rule.forms and rule.readout is not None else rule.readout,
         denominators=_denominators(parts) if rule.accepts_decay and parts.attention else None,
-        features=None if rule.whole_forms else lambda k, draws=None: _features(k, k, None, draws, parts)[1],
+        features=None if rule.whole_forms else lambda k, draws=None: features_of(k, k, None, draws, parts)[1],
         feature_width=None if rule.whole_forms else lambda K: feature_map.width(K, **parts.numbers),
         check=lambda key_width: feature_map.check(key_width, parts.numbers),
         keep=rule.keep,
@@ -133,7 +133,7 @@ def _whole(call: RuleForm, parts: Parts) -> Callable[..., tuple[Tensor, Memory]]
     ) -> tuple[Tensor, Memory]:
         dtype = working_dtype(v)
         level = None if memory is None else memory.get("level")
-        q_features, k_features, decay, level = _features(q.to(dtype), k.to(dtype), level, draws, parts)
+        q_features, k_features, decay, level = features_of(q.to(dtype), k.to(dtype), level, draws, parts)
         values, written = call(
             q_features,
             k_features,
@@ -184,7 +184,7 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
         if kernel is not None:
             scores = kernel(q, k, draws, **parts.numbers)
             return readout(q, k, beta, scores, How(parts.attention))
-        q_features, k_features, decay, _ = _features(q, k, None, draws, parts)
+        q_features, k_features, decay, _ = features_of(q, k, None, draws, parts)
         return readout(q_features, k_features, beta, None, How(parts.attention, decay=decay))
 
     return weights
@@ -196,13 +196,13 @@ def _denominators(parts: Parts) -> Callable[..., Tensor]:
     assert readout is not None
 
     def denominators(q: Tensor, k: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Tensor:
-        q_features, k_features, decay, _ = _features(q, k, None, draws, parts)
+        q_features, k_features, decay, _ = features_of(q, k, None, draws, parts)
         return readout(q_features, k_features, beta, None, How(attention=False, decay=decay)).sum(-1)
 
     return denominators
 
 
-def _features(
+def features_of(
     q: Tensor, k: Tensor, level: Tensor | None, draws: Tensor | None, parts: Parts
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """phi(q), phi(k), the decay of the memory and its running maximum (both None unless the features are scaled)."""

@@ -25,15 +25,15 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> 
 
 def parallel(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
     """All T x T weights at once; also one token against a cache."""
-    keys, values = _written(memory, k, v)
-    return _read(q, keys, values, hidden=~_visible(q, keys)), {"k": keys, "v": values}
+    keys, values = written(memory, k, v)
+    return _read(q, keys, values, hidden=~visible(q, keys)), {"k": keys, "v": values}
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
     """torch's own fused kernel."""
-    keys, values = _written(memory, k, v)
+    keys, values = written(memory, k, v)
     # is_causal aligns the mask at the first key, which is right only where no past comes before the queries
-    mask = None if memory is None else _visible(q, keys)
+    mask = None if memory is None else visible(q, keys)
     o = scaled_dot_product_attention(
         q.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask, is_causal=mask is None
     )
@@ -45,14 +45,14 @@ def readout(q: Tensor, k: Tensor, draws: Tensor | None = None) -> Tensor:
     return torch.softmax(torch.einsum("b n h k, b t h k -> b n h t", q, k) * k.shape[-1] ** -0.5, dim=-1)
 
 
-def _written(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def written(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """All keys [B,P+T,H,K] and values [B,P+T,H,V] after these writes; P = 0 without a memory."""
     if memory is None:
         return k, v
     return torch.cat([memory["k"], k], dim=1), torch.cat([memory["v"], v], dim=1)
 
 
-def _visible(q: Tensor, keys: Tensor) -> Tensor:
+def visible(q: Tensor, keys: Tensor) -> Tensor:
     """Which keys each query sees, [T,P+T]: the mask is aligned at the last key."""
     tokens, total = q.shape[1], keys.shape[1]
     return torch.ones(tokens, total, dtype=torch.bool, device=q.device).tril(total - tokens)

@@ -146,7 +146,20 @@ def test_write_strengths_may_be_one_number_seen_many_times() -> None:
         assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("widths", [(129, 129, 64), (64, 64, 129), (64, 513, 64)])
-def test_a_shape_outside_the_table_is_refused_with_its_limits(widths: tuple[int, int, int]) -> None:
-    with pytest.raises(Unsupported, match="K and V up to 128 and D up to 512"):
-        blocks_for("elu1", *widths, torch.float32)
+@pytest.mark.parametrize(
+    ("feature_map", "widths", "says"),
+    [
+        ("elu1", (129, 129, 64), "K and V up to 128 and D up to 512"),
+        ("elu1", (64, 64, 129), "K and V up to 128 and D up to 512"),
+        ("dpfp", (64, 640, 64), "K and V up to 64 and D up to 512"),
+        ("dpfp", (65, 130, 64), "K and V up to 64 and D up to 512"),
+        ("favor", (64, 514, 64), "K and V up to 64 and D up to 512"),
+    ],
+)
+def test_a_shape_outside_the_table_is_refused_with_its_limits(
+    feature_map: str, widths: tuple[int, int, int], says: str
+) -> None:
+    with pytest.raises(
+        Unsupported, match=rf"with {feature_map} features, {says} \(the table in variants/kernels/table\.py"
+    ):
+        blocks_for(feature_map, *widths, torch.float32)

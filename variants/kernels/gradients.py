@@ -150,17 +150,30 @@ def gradient_of_inputs(
         found -= values * total[:, None]
         spread -= values * total_spread[:, None]
     else:
-        gradient, phi = gradient_of_features(
-            own, rows, P, mixed, left, removed, weight, x, x_t, x_sizes, y, y_t, y_sizes, R, S, Z, before,
-            vals, T, SMALLEST, MAP, NORM, IS_KEY, DELTA, ATTENTION, K, D, V, BK, OPERAND,
-        )  # fmt: skip
-        slope = tl.full([C, BK], 1.0, tl.float32)
-        if MAP == "elu1":
-            slope = tl.exp(tl.minimum(raw(x, x_t, rows, own, T, K), 0.0))
-        found += gradient * slope
+        # each feature is of one column of the inputs, so that a block of columns can be finished by itself
+        if NORM != "none" and D > BD:
+            for first in range(0, D, BD):
+                gradient, phi = gradient_of_features(
+                    first + tl.arange(0, BD), rows, P, mixed, left, removed, weight, x, x_t, x_sizes, y, y_t, y_sizes,
+                    R, S, Z, before, vals, T, SMALLEST, MAP, NORM, IS_KEY, DELTA, ATTENTION, K, D, V, BK, OPERAND,
+                )  # fmt: skip
+                taken += tl.sum(gradient * phi, 1)
+        for first in range(0, D, BD):
+            cols = first + tl.arange(0, BD)
+            gradient, phi = gradient_of_features(
+                cols, rows, P, mixed, left, removed, weight, x, x_t, x_sizes, y, y_t, y_sizes, R, S, Z, before,
+                vals, T, SMALLEST, MAP, NORM, IS_KEY, DELTA, ATTENTION, K, D, V, BK, OPERAND,
+            )  # fmt: skip
+            slope = tl.full([C, BD], 1.0, tl.float32)
+            if MAP == "elu1":
+                slope = tl.exp(tl.minimum(raw(x, x_t, rows, cols, T, K), 0.0))
+            if NORM != "none":
+                if D <= BD:
+                    taken += tl.sum(gradient * phi, 1)
+                gradient -= (phi if NORM == "l2" else 1.0) * taken[:, None]
+                gradient *= per_token(x_sizes, 1, rows, T)[:, None]
+            keep_rows(d, d_t, rows, cols, gradient * slope, T, K)
+    if MAP == "dpfp" or MAP == "favor":
         if NORM != "none":
-            spread += phi * slope if NORM == "l2" else slope
-            taken += tl.sum(tl.where((own < K)[None, :], gradient * phi, 0.0), 1)
-    if NORM != "none":
-        found = (found - spread * taken[:, None]) * per_token(x_sizes, 1, rows, T)[:, None]
-    keep_rows(d, d_t, rows, own, found, T, K)
+            found = (found - spread * taken[:, None]) * per_token(x_sizes, 1, rows, T)[:, None]
+        keep_rows(d, d_t, rows, own, found, T, K)

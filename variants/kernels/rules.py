@@ -47,6 +47,7 @@ class _Call:
         blocks = kernel.blocks
         self.count = -(-self.tokens // blocks.tokens)
         self.value_blocks = -(-self.value_width // blocks.values)
+        self.state_value_blocks = -(-self.value_width // blocks.state_values)
         self.feature_blocks = -(-kernel.width // blocks.features)
         self.R = k.new_zeros(1, dtype=torch.float32) if R is None else R
         self.like = k
@@ -159,7 +160,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **fixed: Any) -> Non
         for told in listeners:
             told(kernel, given, fixed)
         return
-    with torch.cuda.device_of(given[0]):
+    with torch.cuda.device_of(given[0]):  # type: ignore[no-untyped-call]
         kernel[grid](*given, **fixed)
 
 
@@ -258,10 +259,10 @@ class DeltaRule(torch.autograd.Function):
         call.gradient_of_values(q, k, to_read, pushed, None, None)
         blocks = kernel.blocks
         launch(
-        corrections.gradient_of_corrections, (call.value_blocks, call.pairs),
+            corrections.gradient_of_corrections, (call.state_value_blocks, call.pairs),
             *strided(q), *strided(k), beta, *beta.stride(), *strided(to_read), *strided(pushed),
             mixing, call.q_sizes, call.k_sizes, call.R, to_states, call.tokens, call.heads, SMALLEST,
-            **call.map, **call.rest, BD=blocks.features, **call.warps,
+            **call.map, **{**call.rest, "BV": blocks.state_values}, BD=blocks.state_features, **call.warps,
         )  # fmt: skip
         strengths = beta.unsqueeze(-1).float()
         to_beta = (errors * pushed).sum(-1).to(beta.dtype)
@@ -286,10 +287,10 @@ def _states_of_delta(
     )  # fmt: skip
     states = call.borders(None if S is None else S.mT, call.kernel.width, call.value_width)
     launch(
-        corrections.corrected_states, (call.value_blocks, call.pairs),
+        corrections.corrected_states, (call.state_value_blocks, call.pairs),
         *strided(k), *strided(v), beta, *beta.stride(), *strided(errors), mixing, call.k_sizes, call.R,
         states, call.tokens, call.heads, SMALLEST,
-        **call.map, **call.rest, BD=blocks.features, **call.warps,
+        **call.map, **{**call.rest, "BV": blocks.state_values}, BD=blocks.state_features, **call.warps,
     )  # fmt: skip
     return states, errors, mixing
 

@@ -1,4 +1,16 @@
-"""Which shapes the kernels take, and how they are cut into blocks. Fixed, so that nothing is searched at a start."""
+"""Which shapes the kernels take, and how they are cut into blocks. Fixed, so that nothing is searched at a start.
+
+    map                 dtype               K, V up to   D up to   tokens a chunk
+    elu1, identity      float32                  128       128         16
+                        bfloat16, float16        128       128         32
+    dpfp                float32                   64       512         16
+                        bfloat16, float16         64       512         32
+    favor               all of them               64       512         16
+
+Blocks are the largest with which no kernel needs more registers than there are, or more than 99 KiB of shared memory, on
+sm_80 and on sm_90 (`attnbench kernels` compiles them and shows it). What is wider would spill: dpfp and favor keep whole
+rows of K columns for the gradient of the inputs, favor besides them rows of K of its directions.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,23 +19,28 @@ import torch
 
 from attnbench.variants.errors import Unsupported
 
-LARGEST_HEAD, LARGEST_FEATURES = 128, 512
+LARGEST_FEATURES = 512
+LARGEST_HEAD = {"elu1": 128, "identity": 128, "dpfp": 64, "favor": 64}
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How one shape is cut: tokens a chunk, and the block of keys, features and values; `columns` and `all_values` are the
-    blocks of the kernel that works back to the inputs.
+    """How one shape is cut: tokens a chunk, and the blocks of keys, features and values.
+
+    `state_features` and `state_values` are those of the kernels that carry a state from chunk to chunk in registers;
+    `columns` and `all_values` those of the kernel that works back to the inputs.
     """
 
     tokens: int
     keys: int
     features: int
     values: int
+    state_features: int
+    state_values: int
     columns: int
     all_values: int
-    warps: int
-    gradient_warps: int
+    warps: int = 4
+    gradient_warps: int = 8
     stages: int = 1
 
     def operand(self, dtype: torch.dtype) -> Any:
@@ -35,21 +52,34 @@ class Blocks:
 
 def blocks_for(feature_map: str, key_width: int, width: int, value_width: int, dtype: torch.dtype) -> Blocks:
     """The blocks of a shape. Raises Unsupported for one that is not in the table."""
-    if max(key_width, value_width) > LARGEST_HEAD or width > LARGEST_FEATURES:
+    largest = LARGEST_HEAD[feature_map]
+    if max(key_width, value_width) > largest or width > LARGEST_FEATURES:
         raise Unsupported(
-            f"the kernels take K and V up to {LARGEST_HEAD} and D up to {LARGEST_FEATURES}, as variants/kernels/table.py lists; "
-            f"here K={key_width}, V={value_width}, D={width}."
+            f"the kernels take, with {feature_map} features, K and V up to {largest} and D up to {LARGEST_FEATURES} "
+            f"(the table in variants/kernels/table.py); here K={key_width}, V={value_width}, D={width}."
         )
-    keys, values = power(key_width), power(value_width)
+    keys, features, values = power(key_width), power(width), power(value_width)
+    is_single = dtype == torch.float32
+    if feature_map == "favor":
+        return Blocks(
+            tokens=16,
+            keys=keys,
+            features=min(features, 16),
+            values=min(values, 32),
+            state_features=min(features, 16),
+            state_values=min(values, 32),
+            columns=min(features, 32),
+            all_values=values,
+        )
     return Blocks(
-        tokens=32 if dtype == torch.float32 else 64,
+        tokens=16 if is_single else 32,
         keys=keys,
-        features=min(power(width), 64),
+        features=min(features, 64),
         values=min(values, 64),
-        columns=min(power(width), 64),
+        state_features=min(features, 32 if is_single and keys > 64 else 64),
+        state_values=min(values, 32 if is_single else 64),
+        columns=min(features, 32 if keys > 64 else 64),
         all_values=values,
-        warps=4,
-        gradient_warps=8,
     )
 
 
