@@ -48,7 +48,9 @@ CASES = (
     Case("linear", "elu1", dtype=torch.float16, tokens=70),
     Case("delta", "elu1", "sum", tokens=70),
     Case("delta", "elu1", "sum", tokens=1),
-    Case("delta", "elu1", "sum", key_width=48, features=48, value_width=80, tokens=3, has_memory=False),
+    Case("delta", "elu1", "sum", key_width=48, features=48, value_width=60, tokens=3, has_memory=False),
+    Case("delta+l2norm", "elu1", "l2", key_width=80, features=80, value_width=20, tokens=17),
+    Case("linear", "elu1", key_width=72, features=72, value_width=80, tokens=18, dtype=torch.float16),
     Case("delta+l2norm", "elu1", "l2"),
     Case("delta+nosumnorm", "elu1", tokens=5),
     Case("dpfp-nu2+delta", "dpfp", "sum", features=64),
@@ -147,19 +149,19 @@ def test_write_strengths_may_be_one_number_seen_many_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("feature_map", "widths", "says"),
+    ("feature_map", "widths", "dtype", "says"),
     [
-        ("elu1", (129, 129, 64), "K and V up to 128 and D up to 512"),
-        ("elu1", (64, 64, 129), "K and V up to 128 and D up to 512"),
-        ("dpfp", (64, 640, 64), "K and V up to 64 and D up to 512"),
-        ("dpfp", (65, 130, 64), "K and V up to 64 and D up to 512"),
-        ("favor", (64, 514, 64), "K and V up to 64 and D up to 512"),
+        ("elu1", (129, 129, 64), "float32", "K up to 128, V up to 64 and D up to 512"),
+        ("elu1", (64, 64, 65), "float32", "K up to 128, V up to 64 and D up to 512"),
+        ("elu1", (64, 64, 129), "bfloat16", "K up to 128, V up to 128 and D up to 512"),
+        ("dpfp", (64, 640, 64), "float32", "K up to 64, V up to 64 and D up to 512"),
+        ("dpfp", (65, 130, 64), "bfloat16", "K up to 64, V up to 64 and D up to 512"),
+        ("favor", (64, 514, 64), "bfloat16", "K up to 64, V up to 64 and D up to 512"),
     ],
 )
 def test_a_shape_outside_the_table_is_refused_with_its_limits(
-    feature_map: str, widths: tuple[int, int, int], says: str
+    feature_map: str, widths: tuple[int, int, int], dtype: str, says: str
 ) -> None:
-    with pytest.raises(
-        Unsupported, match=rf"with {feature_map} features, {says} \(the table in variants/kernels/table\.py"
-    ):
-        blocks_for(feature_map, *widths, torch.float32)
+    told = rf"with {feature_map} features in {dtype}, {says} \(the table in variants/kernels/table\.py"
+    with pytest.raises(Unsupported, match=told):
+        blocks_for(feature_map, *widths, getattr(torch, dtype))

@@ -163,11 +163,21 @@ def gradient_of_corrections(
         keep_state(earlier, first_cols, vals, state, D, V)
         for first in range(BD, D, BD):
             cols = first + tl.arange(0, BD)
-            more_q = scaled_features(q, q_t, R, q_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
-            more_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
             held = state_tile(S, cols, vals, D, V)
-            held += product(tl.trans(more_q), read, OPERAND) - product(tl.trans(more_k), removed, OPERAND)
+            more_q = scaled_features(q, q_t, R, q_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
+            held += product(tl.trans(more_q), read, OPERAND)
+            # directions of favor for both at once would need more registers than there are
+            if MAP != "favor":
+                more_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
+                held -= product(tl.trans(more_k), removed, OPERAND)
             keep_state(earlier, cols, vals, held, D, V)
+        if MAP == "favor":
+            tl.debug_barrier()
+            for first in range(BD, D, BD):
+                cols = first + tl.arange(0, BD)
+                more_k = scaled_features(k, k_t, R, k_sizes, rows, cols, T, MAP, NORM, K, D, BK, SMALLEST)
+                held = state_tile(earlier, cols, vals, D, V) - product(tl.trans(more_k), removed, OPERAND)
+                keep_state(earlier, cols, vals, held, D, V)
         S = earlier
         if D > BD:
             tl.debug_barrier()

@@ -1,15 +1,15 @@
 """Which shapes the kernels take, and how they are cut into blocks. Fixed, so that nothing is searched at a start.
 
-    map                 dtype               K, V up to   D up to   tokens a chunk
-    elu1, identity      float32                  128       128         16
-                        bfloat16, float16        128       128         32
-    dpfp                float32                   64       512         16
-                        bfloat16, float16         64       512         32
-    favor               all of them               64       512         16
+    map                 dtype               K up to   V up to   D up to   tokens a chunk
+    elu1, identity      float32                 128        64       128         16
+                        bfloat16, float16       128       128       128         32, from K or V = 65 on 16
+    dpfp                float32                  64        64       512         16
+                        bfloat16, float16        64        64       512         32
+    favor               all of them              64        64       512         16
 
-Blocks are the largest with which no kernel needs more registers than there are, or more than 99 KiB of shared memory, on
-sm_80 and on sm_90 (`attnbench kernels` compiles them and shows it). What is wider would spill: dpfp and favor keep whole
-rows of K columns for the gradient of the inputs, favor besides them rows of K of its directions.
+With these blocks no kernel that `attnbench kernels` compiles for sm_80 and sm_90 spills registers or needs more than 99 KiB
+of shared memory. What is wider would spill in the gradient of the inputs, which
+keeps whole rows of V values, for dpfp and favor of K columns too.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,9 @@ import torch
 from attnbench.variants.errors import Unsupported
 
 LARGEST_FEATURES = 512
-LARGEST_HEAD = {"elu1": 128, "identity": 128, "dpfp": 64, "favor": 64}
+# K and V, each also beside the largest of the other
+LARGEST_HEAD = {"elu1": (128, 128), "identity": (128, 128), "dpfp": (64, 64), "favor": (64, 64)}
+LARGEST_SINGLE_VALUES = 64
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,17 @@ class Blocks:
 
 def blocks_for(feature_map: str, key_width: int, width: int, value_width: int, dtype: torch.dtype) -> Blocks:
     """The blocks of a shape. Raises Unsupported for one that is not in the table."""
-    largest = LARGEST_HEAD[feature_map]
-    if max(key_width, value_width) > largest or width > LARGEST_FEATURES:
+    is_single = dtype == torch.float32
+    largest_key, largest_value = LARGEST_HEAD[feature_map]
+    if is_single:
+        largest_value = min(largest_value, LARGEST_SINGLE_VALUES)
+    if key_width > largest_key or value_width > largest_value or width > LARGEST_FEATURES:
         raise Unsupported(
-            f"the kernels take, with {feature_map} features, K and V up to {largest} and D up to {LARGEST_FEATURES} "
-            f"(the table in variants/kernels/table.py); here K={key_width}, V={value_width}, D={width}."
+            f"the kernels take, with {feature_map} features in {str(dtype).removeprefix('torch.')}, K up to {largest_key}, "
+            f"V up to {largest_value} and D up to {LARGEST_FEATURES} (the table in variants/kernels/table.py); "
+            f"here K={key_width}, V={value_width}, D={width}."
         )
     keys, features, values = power(key_width), power(width), power(value_width)
-    is_single = dtype == torch.float32
     if feature_map == "favor":
         return Blocks(
             tokens=16,
@@ -67,16 +72,18 @@ def blocks_for(feature_map: str, key_width: int, width: int, value_width: int, d
             features=min(features, 16),
             values=min(values, 32),
             state_features=min(features, 16),
-            state_values=min(values, 32),
-            columns=min(features, 32),
+            state_values=min(values, 16 if is_single else 32),
+            columns=min(features, 16 if is_single else 32),
             all_values=values,
         )
+    # a feature of dpfp is two loads, whose addresses need registers too
+    largest_features = 32 if feature_map == "dpfp" or (is_single and keys > 64) else 64
     return Blocks(
-        tokens=16 if is_single else 32,
+        tokens=16 if is_single or max(keys, values) > 64 else 32,
         keys=keys,
-        features=min(features, 64),
+        features=min(features, largest_features),
         values=min(values, 64),
-        state_features=min(features, 32 if is_single and keys > 64 else 64),
+        state_features=min(features, 32 if keys > 64 else largest_features),
         state_values=min(values, 32 if is_single else 64),
         columns=min(features, 32 if keys > 64 else 64),
         all_values=values,
