@@ -1,5 +1,6 @@
 """Peak memory: bytes that tensors hold at once, and nothing else."""
 
+import gc
 import os
 
 import pytest
@@ -29,6 +30,19 @@ def test_what_is_held_at_once_counts_and_what_is_released_before_does_not() -> N
 def test_what_was_held_before_does_not_count() -> None:
     before = torch.zeros(10 * COUNT)
     assert BYTES <= peak_bytes(lambda: before[:COUNT] + 1, CPU) < BYTES + SLACK
+
+
+def test_what_only_a_circle_of_references_held_before_is_not_given_back_during_the_call() -> None:
+    def leave() -> None:
+        circle: list[object] = [torch.zeros(10 * COUNT)]
+        circle.append(circle)
+
+    def call() -> None:
+        gc.collect()
+        torch.zeros(COUNT)
+
+    leave()
+    assert BYTES <= peak_bytes(call, CPU) < BYTES + SLACK
 
 
 def test_a_view_is_no_copy() -> None:
