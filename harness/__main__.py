@@ -14,9 +14,14 @@ from attnbench.harness.options import (
     Chosen,
     Database,
     Device,
+    Exported,
+    Format,
     Forms,
+    Gpu,
     Measured,
+    Named,
     Only,
+    Probe,
     ReportFigures,
     ReportFile,
     ReportForm,
@@ -28,6 +33,7 @@ from attnbench.harness.options import (
     Scale,
     Seeds,
     Suites,
+    Tflops,
     Variants,
     asked,
     names_database,
@@ -127,16 +133,9 @@ def plan_costs(
     only: Only = None,
     setting: Chosen = None,
     device: Device = "cpu",
-    tflops: Annotated[float | None, typer.Option(help="Effective TFLOP/s of one device, to come to hours by.")] = None,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Measure that by a few training steps on this device.")
-    ] = False,
-    gpu: Annotated[
-        str,
-        typer.Option(
-            help="Warn where a case does not fit into this GPU's memory: v100-16, a100-80, h100, rtx4090, ..."
-        ),
-    ] = "",
+    tflops: Tflops = None,
+    probe: Probe = False,
+    gpu: Gpu = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     db: Database = DATABASE,
 ) -> None:
@@ -157,9 +156,7 @@ def plan_costs(
 
 @app.command()
 def check(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Variants; every listed one if none is named.")
-    ] = None,
+    names: Named = None,
     form: Forms = None,
     device: Device = "cpu",
 ) -> None:
@@ -167,6 +164,20 @@ def check(
     from attnbench.harness.checking import check_variants
 
     raise typer.Exit(check_variants(names or [], form or [], device))
+
+
+@app.command()
+def kernels(
+    largest: Annotated[bool, typer.Option("--largest", help="Only the shapes that need most.")] = False,
+    workers: Annotated[int, typer.Option("--workers", "-j", help="Processes that compile; 0 means one a core.")] = 0,
+) -> None:
+    """Compile every Triton kernel for sm_80 and sm_90, without a GPU: registers, spilled bytes, shared memory.
+
+    Exits with 1 if a kernel of a supported shape spills registers or needs more shared memory than there is.
+    """
+    from attnbench.harness.kernel_table import show_kernels
+
+    raise typer.Exit(show_kernels(workers, only_largest=largest))
 
 
 @app.command(name="ls")
@@ -273,16 +284,8 @@ def report(
 @app.command()
 def export(
     suites: Suites = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; attnbench.jsonl.xz or attnbench.csv if not given.")
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="rows (compressed text, which import reads) or csv (flat, without curves); rows unless OUTPUT ends in .csv.",
-        ),
-    ] = None,
+    output: Exported = None,
+    form: Format = None,
     variant: Annotated[list[str] | None, typer.Option("--variant", "-v", help="Only these variants.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="Only these scales.")] = None,
     run_id: Annotated[list[str] | None, typer.Option("--run", help="Only these runs; see `attnbench ls runs`.")] = None,

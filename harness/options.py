@@ -22,6 +22,9 @@ Variants = Annotated[
     list[str] | None,
     typer.Option("--variant", "-v", help="A variant's name or path/to/file.py:VARIANT. May be repeated."),
 ]
+Named = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Variants; every listed one if none is named.")
+]
 Forms = Annotated[
     list[str] | None, typer.Option("--form", "-f", help="A form in place of each suite's choice. May be repeated.")
 ]
@@ -37,6 +40,12 @@ Chosen = Annotated[
     typer.Option("--set", help="NAME=VALUE[,VALUE...]: settings in place of the grid's, as in --set pairs=20,40."),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N; cuda*N or cpu*N: N processes train each model.")]
+Tflops = Annotated[float | None, typer.Option(help="Effective TFLOP/s of one device, to come to hours by.")]
+Probe = Annotated[bool, typer.Option("--probe", help="Measure that by a few training steps on this device.")]
+Gpu = Annotated[
+    str,
+    typer.Option(help="Warn where a case does not fit into this GPU's memory: v100-16, a100-80, h100, rtx4090, ..."),
+]
 
 Measured = Annotated[
     bool,
@@ -111,3 +120,15 @@ def asked(
         settings=parse_settings(settings or ()),
         only=parse_settings(only or ()),
     )
+
+
+Exported = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The file; attnbench.jsonl.xz or attnbench.csv if not given.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="rows (compressed text, which import reads) or csv (flat, without curves); rows unless OUTPUT ends in .csv.",
+    ),
+]

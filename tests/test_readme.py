@@ -51,7 +51,8 @@ def test_every_name_in_the_table_of_variants_is_legal() -> None:
     sorted(
         set(
             re.findall(
-                r"attnbench (run|plan|check|ls|show|report|verdicts|export|import|new variant|data fetch)", README
+                r"attnbench (run|plan|check|kernels|ls|show|report|verdicts|export|import|new variant|data fetch)",
+                README,
             )
         )
     ),
