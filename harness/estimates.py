@@ -105,7 +105,7 @@ def _counted(one: Asked, find: Find, on_gpu: bool) -> Counted:
 
     try:
         found = cost(one.case)
-        if (seen := _seen_in_place_of(variant, one.case.form)) == one.case.form:
+        if (seen := variant.seen_in_place_of(one.case.form)) == one.case.form:
             return Counted(one, found)
         alike = cost(replace(one.case, form=seen))
         found = replace(found, flops=alike.flops, evaluation_flops=alike.evaluation_flops)
@@ -115,13 +115,6 @@ def _counted(one: Asked, find: Find, on_gpu: bool) -> Counted:
     # a variant of somebody's own, whose form looks into its tensors, say
     except Exception as problem:
         return Counted(one, reason=f"cannot be counted: {_told(problem)}")
-
-
-def _seen_in_place_of(variant: "Variant", form: str) -> str:
-    """The form itself where torch sees its work, else the first in the order of the variant that it sees."""
-    if form not in variant.forms or variant.forms[form].counts_work:
-        return form
-    return next((name for name, other in variant.forms.items() if other.counts_work and not other.tokens), form)
 
 
 def _lacks(variant: "Variant", case: Case, on_gpu: bool) -> str:

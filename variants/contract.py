@@ -173,6 +173,12 @@ class Variant:
             raise Unsupported(f"{self.name} has no form '{form}'; it has {', '.join(self.forms)}.")
         return self.forms[form]
 
+    def seen_in_place_of(self, form: str) -> str:
+        """The form itself where torch sees its work, else the first in the order of the variant that it sees."""
+        if form not in self.forms or self.forms[form].counts_work:
+            return form
+        return next((name for name, other in self.forms.items() if other.counts_work and not other.tokens), form)
+
     def _form_for(self, form: str, tokens: Tensor) -> Form:
         """The form called `form`, where it was made for tokens [B,T,...] like these. Raises Unsupported."""
         chosen = self.form(form)

@@ -1,5 +1,6 @@
 """The operation is used in its three ways, and what is recorded is what its samples and tensors say."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from attnbench.suites.tasks.language import points as language
 from attnbench.suites.tasks.language.steps import MODEL, model_point
 from attnbench.suites.tasks.operation import DECODED_TOKENS, PHASES, operation
 from attnbench.variants import find
+from attnbench.variants.contract import Variant
 
 
 def lab_for(suite: str, name: str, form: str, phase: str, tokens: int = 12, cache: str = "as_left") -> Lab:
@@ -74,6 +76,23 @@ def test_the_roofline_is_the_longer_of_arithmetic_and_moving(monkeypatch: pytest
     # scores, weighted values and sums of six heads: 2 x 64 x 64 x (4 + 4) a head at least, and 4 inputs and results
     assert fraction(1e6, 1e30) >= 6 * 2 * 64 * 64 * 8 / 1e6 / 2
     assert fraction(1e30, 1e6) == pytest.approx(4 * 4 * 2 * 64 * 3 * 4 / 1e6 / 2)
+
+
+def test_where_torch_does_not_see_the_work_that_of_a_form_stands_in_which_it_sees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speed, "ceilings", lambda device: Ceilings(1e30, {"float32": 1e9}))
+
+    def fraction(variant: Variant) -> float:
+        lab = replace(lab_for("speed", "linear", "parallel", "prefill", 64), variant=variant)
+        speed.prepare(lab).record([1.0])
+        return lab.measurements[1].value
+
+    linear = find("linear")
+    unseen = {"parallel": replace(linear.forms["parallel"], counts_work=False)}
+    by_chunks = fraction(replace(linear, forms={"parallel": linear.forms["chunkwise"]}))
+    assert fraction(replace(linear, forms={"chunkwise": linear.forms["chunkwise"], **unseen})) == by_chunks
+    assert fraction(linear) != by_chunks
 
 
 def test_what_goes_token_by_token_is_timed_and_has_no_roofline() -> None:
