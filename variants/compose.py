@@ -106,6 +106,8 @@ def compose(name: str, composition: Composition, parts: Parts, *, formula: str =
         if is_random
         else None,
         readout=_readout(parts) if rule.forms and rule.readout is not None else rule.readout,
+        write=_write(parts) if rule.forms and rule.write is not None else rule.write,
+        read=_read(parts) if rule.forms and rule.read is not None else rule.read,
         denominators=_denominators(parts) if rule.accepts_decay and parts.attention else None,
         features=None if rule.whole_forms else lambda k, draws=None: features_of(k, k, None, draws, parts)[1],
         feature_width=None if rule.whole_forms else lambda K: feature_map.width(K, **parts.numbers),
@@ -190,6 +192,33 @@ def _readout(parts: Parts) -> Callable[..., Tensor]:
     return weights
 
 
+def _write(parts: Parts) -> Callable[..., Memory]:
+    """Writing on raw keys."""
+    write = parts.write_rule.write
+    assert write is not None
+
+    def written(k: Tensor, v: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Memory:
+        dtype = working_dtype(v)
+        k_features, decay, level = _key_features(k.to(dtype), None, draws, parts)
+        how = How(parts.attention, parts.options, decay)
+        memory = write(k_features, v.to(dtype), None if beta is None else beta.to(dtype), how)
+        return memory if level is None else {**memory, "level": level}
+
+    return written
+
+
+def _read(parts: Parts) -> Callable[..., Tensor]:
+    """Reading with raw queries; what is read has their dtype."""
+    read = parts.write_rule.read
+    assert read is not None
+
+    def asked(q: Tensor, memory: Memory, draws: Tensor | None = None) -> Tensor:
+        q_features = _own_features(q.to(working_dtype(q)), draws, parts)
+        return read(q_features, memory, How(parts.attention, parts.options)).to(q.dtype)
+
+    return asked
+
+
 def _denominators(parts: Parts) -> Callable[..., Tensor]:
     """What the readout weights on raw queries and keys are divided by: the weights' sum where nothing is divided."""
     readout = parts.write_rule.readout
@@ -206,14 +235,21 @@ def features_of(
     q: Tensor, k: Tensor, level: Tensor | None, draws: Tensor | None, parts: Parts
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """phi(q), phi(k), the decay of the memory and its running maximum (both None unless the features are scaled)."""
+    return (_own_features(q, draws, parts), *_key_features(k, level, draws, parts))
+
+
+def _key_features(
+    k: Tensor, level: Tensor | None, draws: Tensor | None, parts: Parts
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """phi(k), the decay of the memory and its running maximum (both None unless the features are scaled)."""
     if not parts.has_level:
-        return _own_features(q, draws, parts), _own_features(k, draws, parts), None, None
+        return _own_features(k, draws, parts), None, None
     log_k = _scaled_log_features(k, draws, parts)
     own = log_k.amax(-1)  # B T H
     before = own[:, :1] if level is None else level.unsqueeze(1)
     levels = torch.cat([before, own], dim=1).cummax(dim=1).values
     k_features = torch.exp(log_k - levels[:, 1:].unsqueeze(-1))
-    return _own_features(q, draws, parts), k_features, levels[:, :-1] - levels[:, 1:], levels[:, -1]
+    return k_features, levels[:, :-1] - levels[:, 1:], levels[:, -1]
 
 
 def _own_features(x: Tensor, draws: Tensor | None, parts: Parts) -> Tensor:

@@ -37,7 +37,7 @@ EPSILON = 1e-6
 INPUTS = ("q", "k", "v", "beta")
 LAYER_INPUTS = ("x",)
 # what is said of queries and keys, which a whole layer makes for itself
-NOT_OF_LAYERS = ("draws", "readout", "denominators", "features", "feature_width")
+NOT_OF_LAYERS = ("draws", "readout", "denominators", "write", "read", "features", "feature_width")
 Cost = Literal["linear", "quadratic"]
 
 
@@ -90,7 +90,9 @@ class Variant:
     `state_floats(K, V, T)` is the size of the memory of one head after T tokens. `readout(q, k, beta, draws=None)`, where
     one exists, gives the weights [B,N,H,T] that N queries [B,N,H,K], asked after all T writes, put on the written values.
     `denominators`, with the same arguments, gives what those weights were divided by, [B,N,H], before an epsilon is added;
-    None where nothing is divided. `features(k, draws=None)` gives phi(k) [B,T,H,D], None where there is no feature map.
+    None where nothing is divided. `write(k, v, beta, draws=None)` gives the memory that all T writes leave, in their order
+    and from nothing, and `read(q, memory, draws=None)` what N queries [B,N,H,K] read in it, [B,N,H,V]: what the weights of
+    `readout` give, without forming them. `features(k, draws=None)` gives phi(k) [B,T,H,D], None where there is no feature map.
     `check(K)` raises BadParameter where the variant is not defined at that key width. `deviations` names checks that do
     not apply, each with its reason. `origins` are the files whose code makes up the variant.
 
@@ -108,6 +110,8 @@ class Variant:
     draws: Draws | None = None
     readout: Callable[..., Tensor] | None = None
     denominators: Callable[..., Tensor] | None = None
+    write: Callable[..., Memory] | None = None
+    read: Callable[..., Tensor] | None = None
     features: Callable[..., Tensor] | None = None
     feature_width: Callable[[int], int] | None = None
     check: Callable[[int], None] = _no_limit
@@ -166,6 +170,18 @@ class Variant:
         if not self.is_layer:
             raise Unsupported(f"{self.name} is no layer of its own and takes {', '.join(self.inputs)}.")
         return self._form_for(form, x).call(layer, x, memory)
+
+    def written(self, k: Keys, v: Values, beta: Betas | None = None, draws: Tensor | None = None) -> Memory:
+        """The memory that all writes leave, nothing read on the way. Raises Unsupported for a variant without `write`."""
+        if self.write is None:
+            raise Unsupported(f"{self.name} has no way to write a whole text before it is read.")
+        return self.write(k, v, beta if "beta" in self.inputs else None, draws=draws)
+
+    def asked(self, q: Queries, memory: Memory, draws: Tensor | None = None) -> Tensor:
+        """What queries [B,N,H,K] read in a memory as it is, [B,N,H,V]. Raises Unsupported for a variant without `read`."""
+        if self.read is None:
+            raise Unsupported(f"{self.name} has no way to read without writing.")
+        return self.read(q, memory, draws=draws)
 
     def form(self, form: str) -> Form:
         """The form called `form`. Raises Unsupported, naming those that exist."""
@@ -311,7 +327,8 @@ class WriteRule:
     are the default ones, `allows` all that it can take. Each of `forms` calls a RuleForm; composing it with a feature map
     keeps the devices and dtypes that it declares. `in_chunks` stands in for form `chunkwise` where each token's features hang
     on that token alone, and makes them a chunk at a time. `whole_forms` work on raw queries and keys.
-    `state_floats(D, V, T, attention)`.
+    `state_floats(D, V, T, attention)`. `write(k, v, beta, how)` and `read(q, memory, how)` are those of a variant, on features;
+    a rule with `whole_forms` has them on raw inputs, as a variant does.
     `accepts_decay` says whether the memory can be rescaled before a write. `options` are modifiers of this rule. `keep` is
     that of a variant.
     """
@@ -329,6 +346,8 @@ class WriteRule:
     accepts_decay: bool = False
     readout: Callable[..., Tensor] | None = None
     in_chunks: ChunkedForm | None = None
+    write: Callable[..., Memory] | None = None
+    read: Callable[..., Tensor] | None = None
     whole_forms: Mapping[str, Form] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     keep: Callable[[Memory, int], Memory] | None = None

@@ -16,6 +16,7 @@ Source: arXiv:2102.11174, section 4.2; the chunkwise form: arXiv:2406.06484.
 """
 
 import torch
+from torch import Tensor
 
 from attnbench.variants import in_chunks as chunks
 from attnbench.variants.contract import (
@@ -35,7 +36,7 @@ from attnbench.variants.contract import (
     WriteRule,
     working_dtype,
 )
-from attnbench.variants.shapes import by_chunk, carried, start
+from attnbench.variants.shapes import asked, by_chunk, carried, start
 
 
 def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
@@ -91,13 +92,7 @@ def chunkwise(
     S, z = start(memory, k, v)
     outputs = []
     for q_c, k_c, v_c, beta_c in by_chunk(q, k, v, _strengths(beta, k).unsqueeze(-1), chunk=chunk):  # B H C D
-        earlier = (k_c @ k_c.mT).tril(-1)
-        removed = beta_c
-        if how.attention:
-            removed = beta_c / (earlier.sum(-1, keepdim=True) + k_c @ z.unsqueeze(-1) + EPSILON)
-        corrections = torch.linalg.solve_triangular(
-            removed * earlier, beta_c * v_c - removed * (k_c @ S.mT), upper=False, unitriangular=True
-        )
+        corrections = _corrections(k_c, v_c, beta_c, S, z, how)
         weights = (q_c @ k_c.mT).tril()
         o = weights @ corrections + q_c @ S.mT
         if how.attention:
@@ -130,6 +125,30 @@ def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, h
     return weights.permute(0, 3, 1, 2)
 
 
+def write(k: Features, v: Values, beta: Betas | None, how: How, chunk: int = 64) -> Memory:
+    """The memory after all writes, each corrected by those before it: the chunkwise form without its reads."""
+    S, z = start(None, k, v)
+    for k_c, v_c, beta_c in by_chunk(k, v, _strengths(beta, k).unsqueeze(-1), chunk=chunk):  # B H C D
+        S, z = S + _corrections(k_c, v_c, beta_c, S, z, how).mT @ k_c, z + k_c.sum(-2)
+    return carried(S, z, how.attention)
+
+
+def read(q: Asked, memory: Memory, how: How) -> Values:
+    """What queries read in a memory as it is."""
+    return asked(q, memory, how.attention)
+
+
+def _corrections(k: Features, v: Values, beta: Tensor, S: Tensor, z: Tensor, how: How) -> Tensor:
+    """The corrections D [B,H,C,V] of a chunk, of keys [B,H,C,D], values and strengths, before which the memory is S and z."""
+    earlier = (k @ k.mT).tril(-1)
+    removed = beta
+    if how.attention:
+        removed = beta / (earlier.sum(-1, keepdim=True) + k @ z.unsqueeze(-1) + EPSILON)
+    return torch.linalg.solve_triangular(
+        removed * earlier, beta * v - removed * (k @ S.mT), upper=False, unitriangular=True
+    )
+
+
 def _strengths(beta: Betas | None, k: Features) -> Betas:
     """beta [B,T,H]; without one every write has full strength."""
     return k.new_ones(k.shape[:3]) if beta is None else beta
@@ -152,5 +171,7 @@ WRITE_RULE = WriteRule(
     allows=("attention", "sum", "l2"),
     readout=readout,
     in_chunks=in_chunks,
+    write=write,
+    read=read,
     options=("fixedbeta",),
 )

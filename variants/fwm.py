@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import layer_norm
 
 from attnbench.variants.contract import Betas, Features, Form, How, Memory, Output, Values, WriteRule
-from attnbench.variants.shapes import start
+from attnbench.variants.shapes import asked, start
 
 
 def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
@@ -50,6 +50,17 @@ def gram(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory
     )
     S, o = S.unflatten(0, (-1, heads)), o.unflatten(0, (-1, heads)).transpose(1, 2)
     return o if "noreadoutnorm" in how.options else layer_norm(o, o.shape[-1:]), {"S": S}
+
+
+def write(k: Features, v: Values, beta: Betas | None, how: How) -> Memory:
+    """The memory after all writes, each clipped in its turn."""
+    return gram(k, k, v, beta, None, how)[1]
+
+
+def read(q: Features, memory: Memory, how: How) -> Values:
+    """What queries [B,N,H,D] read in a memory as it is, normalised."""
+    o = asked(q, memory, attention=False)
+    return o if "noreadoutnorm" in how.options else layer_norm(o, o.shape[-1:])
 
 
 class _Gram(torch.autograd.Function):
@@ -178,5 +189,7 @@ WRITE_RULE = WriteRule(
     },
     state_floats=lambda D, V, T, attention: V * D,
     allows=("sum", "l2"),
+    write=write,
+    read=read,
     options=("fixedbeta", "noreadoutnorm"),
 )

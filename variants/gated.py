@@ -74,6 +74,12 @@ def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, h
     return sum_rule.readout(q, written, None, scores, fading)
 
 
+def write(k: Features, v: Values, beta: Betas | None, how: How) -> Memory:
+    """The memory after all writes."""
+    written, fading = _fading(k, beta, how)
+    return sum_rule.write(written, v, None, fading)
+
+
 def _fading(k: Features, beta: Betas | None, how: How) -> tuple[Features, How]:
     """beta phi(k), and log(1 - beta) joined to a decay that is there already."""
     assert beta is not None
@@ -99,4 +105,6 @@ WRITE_RULE = WriteRule(
     allows=("attention", "sum", "l2"),
     accepts_decay=True,
     readout=readout,
+    write=write,
+    read=sum_rule.read,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.variants.contract import Memory, working_dtype
+from attnbench.variants.contract import EPSILON, Memory, working_dtype
 
 CACHED_NUMBERS = 1 << 16
 
@@ -24,6 +24,14 @@ def start(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def carried(S: Tensor, z: Tensor, attention: bool) -> Memory:
     """The memory to hand on: z is part of it only where something is divided by it."""
     return {"S": S, "z": z} if attention else {"S": S}
+
+
+def asked(q: Tensor, memory: Memory, attention: bool) -> Tensor:
+    """What queries [B,N,H,D] read in a memory, S phi(q), [B,N,H,V]; divided by z . phi(q) with attention normalisation."""
+    o = torch.einsum("b h v d, b n h d -> b n h v", memory["S"], q)
+    if not attention:
+        return o
+    return o / (torch.einsum("b h d, b n h d -> b n h", memory["z"], q).unsqueeze(-1) + EPSILON)
 
 
 def last_tokens(memory: Memory, tokens: int) -> Memory:

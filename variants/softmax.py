@@ -45,6 +45,17 @@ def readout(q: Tensor, k: Tensor, draws: Tensor | None = None) -> Tensor:
     return torch.softmax(torch.einsum("b n h k, b t h k -> b n h t", q, k) * k.shape[-1] ** -0.5, dim=-1)
 
 
+def write(k: Tensor, v: Tensor, beta: Tensor | None = None, draws: Tensor | None = None) -> Memory:
+    """All keys and values."""
+    return {"k": k, "v": v}
+
+
+def read(q: Tensor, memory: Memory, draws: Tensor | None = None) -> Tensor:
+    """What queries [B,N,H,K] read, each looking at all that is kept."""
+    o = scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, memory["k"], memory["v"])))
+    return o.transpose(1, 2)
+
+
 def written(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """All keys [B,P+T,H,K] and values [B,P+T,H,V] after these writes; P = 0 without a memory."""
     if memory is None:
@@ -83,5 +94,7 @@ WRITE_RULE = WriteRule(
     state_floats=lambda D, V, T, attention: T * (D + V),
     maps=("identity",),
     readout=readout,
+    write=write,
+    read=read,
     keep=last_tokens,
 )

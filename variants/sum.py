@@ -27,7 +27,7 @@ from attnbench.variants.contract import (
     Weights,
     WriteRule,
 )
-from attnbench.variants.shapes import by_chunk, carried, causal_decay, start
+from attnbench.variants.shapes import asked, by_chunk, carried, causal_decay, start
 
 
 def recurrent(q: Features, k: Features, v: Values, beta: Betas | None, memory: Memory | None, how: How) -> Output:
@@ -105,6 +105,19 @@ def readout(q: Asked, k: Features, beta: Betas | None, kernel: Weights | None, h
     return weights / (weights.sum(-1, keepdim=True) + EPSILON) if how.attention else weights
 
 
+def write(k: Features, v: Values, beta: Betas | None, how: How) -> Memory:
+    """The memory after all writes: one product of keys and values."""
+    if how.decay is not None:
+        total = how.decay.cumsum(1)
+        k = k * (total[:, -1:] - total).exp().unsqueeze(-1)
+    return carried(torch.einsum("b t h v, b t h d -> b h v d", v, k), k.sum(1), how.attention)
+
+
+def read(q: Asked, memory: Memory, how: How) -> Values:
+    """What queries read in a memory as it is."""
+    return asked(q, memory, how.attention)
+
+
 WRITE_RULE = WriteRule(
     name="sum",
     formula="S_t = S_{t-1} + v_t phi(k_t)^T",
@@ -123,4 +136,6 @@ WRITE_RULE = WriteRule(
     accepts_decay=True,
     readout=readout,
     in_chunks=in_chunks,
+    write=write,
+    read=read,
 )

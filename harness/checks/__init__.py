@@ -69,6 +69,10 @@ def _has_readout(trial: Trial) -> bool:
     return trial.variant.readout is not None
 
 
+def _is_read_whole(trial: Trial) -> bool:
+    return trial.variant.write is not None and trial.variant.read is not None
+
+
 def _has_draws(trial: Trial) -> bool:
     return trial.variant.draws is not None
 
@@ -113,6 +117,12 @@ CHECKS: Mapping[str, Check] = {
     ),
     "readout": Check(
         "readout weights give what the recurrent form reads", agreement.readout, _has_readout, is_of_variant=True
+    ),
+    "written_then_read": Check(
+        "written whole and then read gives the recurrent form's memory and its last read",
+        agreement.written_then_read,
+        _is_read_whole,
+        is_of_variant=True,
     ),
     "draws": Check("what is random is determined by the generator", claims.draws, _has_draws, is_of_variant=True),
     "keep": Check("a memory cut to n tokens is that of the last n", claims.keep, _cuts_memory, is_of_variant=True),

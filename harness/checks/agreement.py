@@ -119,30 +119,57 @@ def readout(trial: Trial) -> str:
     weights_of = trial.variant.readout
     if weights_of is None:
         raise Unsupported(f"{trial.variant.name} has no readout.")
-    extra = {} if trial.variant.draws is None else {"draws": trial.draws()}
-    largest, length = 0.0, 20
-    for asked in (1, 3):
-        queries = trial.tokens(asked, "asked")["q"].requires_grad_()
-        leaves = {name: one.requires_grad_() for name, one in trial.tokens(length).items()}
-        wanted = [queries, *(leaves[name] for name in trial.variant.inputs if name != "q")]
+
+    def read(queries: Tensor, leaves: Tokens, extra: Mapping[str, Tensor | None]) -> Tensor:
         named = {name: leaves[name] for name in trial.variant.inputs if name not in ("q", "v")}
         weights = weights_of(queries, **named, **extra)
-        shape = (trial.sizes.batch, asked, trial.sizes.heads, length)
+        shape = (trial.sizes.batch, queries.shape[1], trial.sizes.heads, leaves["k"].shape[1])
         if tuple(weights.shape) != shape:
-            raise Wrong(f"N={asked}: weights are {_described(weights)}, expected [B,N,H,T] = {list(shape)}")
-        found = torch.einsum("b n h t, b t h v -> b n h v", weights, leaves["v"])
-        read = []
-        for query in torch.split(queries, 1, dim=1):
-            values, _ = trial.run({**leaves, "q": torch.cat([leaves["q"][:, :-1], query], dim=1)})
-            read.append(values[:, -1:])
-        right = torch.cat(read, dim=1)
-        outcomes = []
-        for values in (found, right):
-            gradients = torch.autograd.grad(weighted_sum({"values": values}), wanted, materialize_grads=True)
-            named_gradients = zip(("queries", *named, "v"), gradients, strict=True)
-            outcomes.append({"values": values.detach()} | {f"gradient of {name}": one for name, one in named_gradients})
-        largest = max(largest, agree(outcomes[0], outcomes[1], trial.tolerance, f"N={asked}"))
-    return _largest(largest)
+            raise Wrong(f"N={queries.shape[1]}: weights are {_described(weights)}, expected [B,N,H,T] = {list(shape)}")
+        return torch.einsum("b n h t, b t h v -> b n h v", weights, leaves["v"])
+
+    return _largest(max(_difference_at_the_end(trial, asked, 20, read) for asked in (1, 3)))
+
+
+def written_then_read(trial: Trial) -> str:
+    """A text that is written whole leaves the recurrent form's memory, and is read as that form reads at its end."""
+
+    def read(queries: Tensor, leaves: Tokens, extra: Mapping[str, Tensor | None]) -> Tensor:
+        draws = extra.get("draws")
+        memory = trial.variant.written(leaves["k"], leaves["v"], leaves["beta"], draws)
+        _, right = trial.run(leaves)
+        found, expected = (
+            prefixed("memory", {name: one.detach() for name, one in of.items()}) for of in (memory, right)
+        )
+        agree(found, expected, trial.tolerance, f"T={leaves['k'].shape[1]}")
+        return trial.variant.asked(queries, memory, draws)
+
+    lengths = (20, 100)
+    return _largest(max(_difference_at_the_end(trial, asked, length, read) for asked in (1, 3) for length in lengths))
+
+
+def _difference_at_the_end(
+    trial: Trial, asked: int, length: int, read: Callable[[Tensor, Tokens, Mapping[str, Tensor | None]], Tensor]
+) -> float:
+    """The largest difference between what `read` gives for so many queries and what the recurrent form reads for each of
+    them at the last token, gradients included. Raises Wrong.
+    """
+    extra = {} if trial.variant.draws is None else {"draws": trial.draws()}
+    queries = trial.tokens(asked, "asked")["q"].requires_grad_()
+    leaves = {name: one.requires_grad_() for name, one in trial.tokens(length).items()}
+    named = [name for name in trial.variant.inputs if name != "q"]
+    wanted = [queries, *(leaves[name] for name in named)]
+    found = read(queries, leaves, extra)
+    right = []
+    for query in torch.split(queries, 1, dim=1):
+        values, _ = trial.run({**leaves, "q": torch.cat([leaves["q"][:, :-1], query], dim=1)})
+        right.append(values[:, -1:])
+    outcomes = []
+    for values in (found, torch.cat(right, dim=1)):
+        gradients = torch.autograd.grad(weighted_sum({"values": values}), wanted, materialize_grads=True)
+        named_gradients = zip(("queries", *named), gradients, strict=True)
+        outcomes.append({"values": values.detach()} | {f"gradient of {name}": one for name, one in named_gradients})
+    return agree(outcomes[0], outcomes[1], trial.tolerance, f"N={asked}")
 
 
 def _difference_from_recurrent(trial: Trial, length: int, memory: Memory | None) -> float:

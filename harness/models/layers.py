@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnbench.variants.contract import Memory, Variant
+from attnbench.variants.errors import Unsupported
 
 # of all weights of the published model (arXiv:2102.11174, released language-modelling code)
 PUBLISHED_DEVIATION = 0.02
@@ -64,15 +65,55 @@ class Attention(nn.Module):
         self.into = normal(width, 3 * width, deviation=shape.deviation(width), generator=generator)
         self.out = normal(width, width, deviation=shape.deviation(width, into_stream=True), generator=generator)
 
-    def forward(self, x: Tensor, memory: Memory | None, draws: Tensor | None) -> tuple[Tensor, Memory]:
-        """x [B,T,width] -> [B,T,width], and the memory of every head after the last token."""
+    def forward(
+        self, x: Tensor, memory: Memory | None, draws: Tensor | None, form: str | None = None
+    ) -> tuple[Tensor, Memory]:
+        """x [B,T,width] -> [B,T,width], and the memory of every head after the last token; in another form where one is named."""
         heads = (*x.shape[:2], self.shape.heads, self.shape.head_width)
         q, k, v = (part.reshape(heads) for part in (x @ self.into).chunk(3, dim=-1))
         beta = torch.sigmoid(x @ self.strength) if "beta" in self.variant.inputs else None
         # a form decides for itself what it computes in float32
         with torch.autocast(x.device.type, enabled=False):
-            read, memory = self.variant.apply(self.form, q, k, v, beta, memory, draws)
+            read, memory = self.variant.apply(form or self.form, q, k, v, beta, memory, draws)
         return read.reshape(x.shape) @ self.out, memory
+
+
+class Bidirectional(nn.Module):
+    """Projections around a variant without causality: a text is written whole, and then asked. `strength` as in `Attention`.
+
+    Both are linear in the text where the variant's memory has a fixed size. A rule that corrects what it holds (delta)
+    writes in the order of the text, so that what comes last is held best. Raises Unsupported for a variant that cannot.
+    """
+
+    strength: nn.Parameter
+
+    def __init__(self, variant: Variant, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__()
+        if variant.write is None or variant.read is None:
+            raise Unsupported(
+                f"{variant.name} has no way to write a whole text and then read it, which attention without causality needs."
+            )
+        self.variant, self.shape = variant, shape
+        width = shape.width
+        self.ask = normal(width, width, deviation=shape.deviation(width), generator=generator)
+        self.into = normal(width, 2 * width, deviation=shape.deviation(width), generator=generator)
+        self.out = normal(width, width, deviation=shape.deviation(width, into_stream=True), generator=generator)
+
+    def write(self, x: Tensor, draws: Tensor | None) -> Memory:
+        """The memory of every head after the whole text [B,S,width]."""
+        heads = (*x.shape[:2], self.shape.heads, self.shape.head_width)
+        k, v = (part.reshape(heads) for part in (x @ self.into).chunk(2, dim=-1))
+        beta = torch.sigmoid(x @ self.strength) if "beta" in self.variant.inputs else None
+        with torch.autocast(x.device.type, enabled=False):
+            return self.variant.written(k, v, beta, draws)
+
+    def read(self, x: Tensor, memory: Memory, draws: Tensor | None) -> Tensor:
+        """x [R,T,width] -> [R,T,width]; a memory of B rows, a divisor of R, serves R / B rows each, side by side."""
+        rows = len(next(iter(memory.values())))
+        q = (x @ self.ask).reshape(rows, -1, self.shape.heads, self.shape.head_width)
+        with torch.autocast(x.device.type, enabled=False):
+            read = self.variant.asked(q, memory, draws)
+        return read.reshape(x.shape) @ self.out
 
 
 class WholeLayer(nn.Module):
@@ -82,9 +123,11 @@ class WholeLayer(nn.Module):
         super().__init__()
         self.variant, self.form, self.layer = variant, form, layer
 
-    def forward(self, x: Tensor, memory: Memory | None, draws: Tensor | None) -> tuple[Tensor, Memory]:
-        """x [B,T,width] -> [B,T,width], and the layer's memory after the last token."""
-        return self.variant.apply_layer(self.form, self.layer, x, memory)
+    def forward(
+        self, x: Tensor, memory: Memory | None, draws: Tensor | None, form: str | None = None
+    ) -> tuple[Tensor, Memory]:
+        """x [B,T,width] -> [B,T,width], and the layer's memory after the last token; in another form where one is named."""
+        return self.variant.apply_layer(form or self.form, self.layer, x, memory)
 
 
 def attentions(
@@ -102,7 +145,7 @@ def attentions(
 def add_strengths(layers: Iterable[nn.Module], shape: Shape, generator: torch.Generator) -> None:
     """Give those that use a beta the weights for its logits: last of all, so that what every variant has starts alike."""
     for layer in layers:
-        if isinstance(layer, Attention) and "beta" in layer.variant.inputs:
+        if isinstance(layer, Attention | Bidirectional) and "beta" in layer.variant.inputs:
             layer.strength = normal(
                 shape.width, shape.heads, deviation=shape.deviation(shape.width), generator=generator
             )

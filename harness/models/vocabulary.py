@@ -31,10 +31,15 @@ class Tied(nn.Module):
         """[..., width] -> [..., vocabulary]."""
         return (hidden @ self.weight.T).log_softmax(-1)
 
-    def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Negative log-likelihood in nats of each target [...], from hidden states [..., width]."""
+    def nll(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Negative log-likelihood in nats of each target [...], from hidden states [..., width].
+
+        With `smoothing` the target is this share of the time a word drawn evenly. Source: arXiv:1512.00567, section 7.
+        """
         scores = hidden @ self.weight.T
-        return functional.cross_entropy(scores.flatten(0, -2), targets.flatten(), reduction="none").view_as(targets)
+        return functional.cross_entropy(
+            scores.flatten(0, -2), targets.flatten(), reduction="none", label_smoothing=smoothing
+        ).view_as(targets)
 
 
 class Adaptive(nn.Module):
