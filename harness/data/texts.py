@@ -95,7 +95,15 @@ _HEADING = re.compile(r"  +(?:BOOK [IVX]+ +)?Psalm \d+\b.*$|  +[A-Z]+(?: AND [A-
 
 
 def web_bible(module: bytes) -> Documents:
-    """Chapters of verses, from the Python module that holds them as one literal with the offsets of its verses.
+    """Chapters of verses, as `web_verses` has them."""
+    chapters: dict[int, list[str]] = {}
+    for verse, line in web_verses(module).items():
+        chapters.setdefault(verse // 1000, []).append(line)
+    return tuple(tuple(verses) for verses in chapters.values())
+
+
+def web_verses(module: bytes) -> dict[int, str]:
+    """Verses by their numbers and in their order, from the Python module that holds them as one literal with their offsets.
 
         bible = Bible(Version..., "all of the text", {1001001: 0, ...}, {1001001: 55, ...}, ...)
 
@@ -109,20 +117,20 @@ def web_bible(module: bytes) -> Documents:
                 value=ast.Call(args=[_, ast.Constant(value=str(text)), ast.Dict() as starts, ast.Dict() as ends, *_])
             )
         ]:
-            return _chapters(text, ast.literal_eval(starts), ast.literal_eval(ends))
+            return _verses(text, ast.literal_eval(starts), ast.literal_eval(ends))
     raise ValueError("the module does not end with a call that holds a text, its verses' starts and their ends")
 
 
-def _chapters(text: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Documents:
-    """The cleaned verses, by chapter, in the order of their numbers."""
+def _verses(text: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, str]:
+    """The cleaned verses, in the order of their numbers."""
     if starts.keys() != ends.keys():
         raise ValueError("some verses have a start and no end, or an end and no start")
-    chapters: dict[int, list[str]] = {}
+    verses = {}
     for verse in sorted(starts):
         line = _HEADING.sub("", text[starts[verse] : ends[verse]])
         line = line.replace(" -[", "-[").replace("[", "").replace("]", "").replace("`", "'")
-        chapters.setdefault(verse // 1000, []).append(" ".join(line.split()))
-    return tuple(tuple(verses) for verses in chapters.values())
+        verses[verse] = " ".join(line.split())
+    return verses
 
 
 def python_manual() -> Documents:

@@ -116,7 +116,7 @@ def _held_out(lab: Lab) -> tuple[int, int] | None:
     """Tokens of the test part and of the validation part, where they are known."""
     point = lab.case.point
     hub = data_set(point.text("data")).hub
-    if hub is not None and point.text("tokeniser") == "words":
+    if hub is not None and hub.words is not None and point.text("tokeniser") == "words":
         _, validation, test = hub.words
         return test, validation
     if not is_cached(point.text("data"), lab.cache):

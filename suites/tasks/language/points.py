@@ -8,6 +8,7 @@ count from its start, which is the same information in another order.
 from collections.abc import Mapping
 from itertools import pairwise
 
+from attnbench.harness.data.catalogue import data_set
 from attnbench.harness.errors import BadParameter, did_you_mean
 from attnbench.harness.models import Shape
 from attnbench.harness.spec import Point, Setting
@@ -143,6 +144,8 @@ def check(point: Point) -> None:
     for name, known in CHOICES.items():
         if point.text(name) not in known:
             raise BadParameter(f"no {name} '{point.text(name)}'. {did_you_mean(point.text(name), known)}")
+    if data_set(point.text("data")).pairs:
+        raise BadParameter(f"a language model reads a text in one language, and '{point.text('data')}' holds pairs in two.")
     width, heads, key_width = (point.integer(name) for name in ("width", "heads", "key_width"))
     if width != heads * key_width:
         raise BadParameter(
