@@ -34,9 +34,7 @@ def bleu_of(statistics: Statistics) -> float:
 def bleus(sums: Statistics) -> Scores:
     """BLEU of each corpus, from sums [...,10] of the statistics of its sentences."""
     candidates, references = sums[..., 0].astype(float), sums[..., 1].astype(float)
-    matches, ngrams = (
-        sums[..., begin : begin + ORDERS].astype(float) for begin in (2, 2 + ORDERS)
-    )
+    matches, ngrams = (sums[..., begin : begin + ORDERS].astype(float) for begin in (2, 2 + ORDERS))
     missed = np.cumsum(matches == 0, axis=-1)
     # without n-grams of an order, or without any match, there is no BLEU
     is_empty = (ngrams == 0).any(-1) | (matches == 0).all(-1)
@@ -67,8 +65,8 @@ def paired(a: Statistics, b: Statistics) -> tuple[float, float, float, float]:
     differences = _resampled_bleus(b) - _resampled_bleus(a)
     low, high = np.quantile(differences, (0.025, 0.975))
     difference = bleu_of(b) - bleu_of(a)
-    against = np.mean(differences <= 0) if difference > 0 else np.mean(differences >= 0)
-    return difference, float(low), float(high), float(min(1.0, 2 * against))
+    against = float(np.mean(differences <= 0 if difference > 0 else differences >= 0))
+    return difference, float(low), float(high), min(1.0, 2 * against)
 
 
 def _resampled_bleus(statistics: Statistics) -> Scores:

@@ -17,8 +17,10 @@ class Metric:
     better: Better
     definition: str
     source: str = ""
-    # of one attempt the raw samples are the ends of an interval, over what it says
+    # of one attempt the raw samples are the ends of an interval; this says which
     interval: str = ""
+    # a number below this compares nothing, whatever is better
+    compares_from: float | None = None
 
 
 _PAPER = "arXiv:2102.11174"
@@ -148,7 +150,10 @@ METRICS: dict[str, Metric] = {
             "interval is 95 % of a bootstrap over sentences.",
             "arXiv:1804.08771",
             interval="95 % of a bootstrap over sentences",
+            # arXiv:1804.08771 and the suite's own runs: below, translations share little more than frequent words
+            compares_from=5.0,
         ),
+        Metric("validation_bleu", "1", "higher", "The same of the validation text, where it chose the weights."),
         Metric("chrf", "1", "higher", "sacreBLEU's chrF of the same translations: F2 of six orders of characters."),
         Metric(
             "compound_split_bleu",

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from attnbench.harness.errors import BadParameter, did_you_mean
 from attnbench.harness.metrics import METRICS
-from attnbench.harness.rows import Row, Status
+from attnbench.harness.rows import Artefact, Row, Status
 from attnbench.harness.spec import Setting
 from attnbench.reports.grids import Cell, Line, Table
 from attnbench.reports.numbers import setting_written, written
+from attnbench.reports.paired import METRIC, paired_table
 from attnbench.reports.tables import NOT_SET, metric_words, order
 from attnbench.reports.terminal import print_table
 from attnbench.reports.wording import quantity_written, unit_of
@@ -43,6 +44,9 @@ class Reader(Protocol):
 
     def rows(self, *, latest: bool = True) -> list[Row]:
         """All attempts, flat."""
+
+    def artefacts(self, attempt_ids: Iterable[int]) -> Mapping[int, Sequence[Artefact]]:
+        """The texts of these attempts."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cases that both sides have, and how many rows of each side found none on the other."""
+    """All cases that both sides have, and how many rows of each side found none on the other.
+
+    `pairs` are the rows of BLEU of both sides, seed by seed.
+    """
 
     cases: tuple[Compared, ...]
     only_a: int
     only_b: int
     is_of_two_machines: bool
+    pairs: tuple[tuple[Row, Row], ...] = ()
 
 
 def parse_selector(text: str) -> dict[str, str]:
@@ -127,6 +135,13 @@ def compare(rows: Sequence[Row], a: Selector, b: Selector) -> Comparison:
         len(sides[0]) - len(shared),
         len(sides[1]) - len(shared),
         bool(beds[0] - {""}) and beds[0] != beds[1],
+        tuple(
+            (one, other)
+            for key in shared
+            for one in sides[0][key]
+            for other in sides[1][key]
+            if one.metric == METRIC and one.seed == other.seed
+        ),
     )
 
 
@@ -219,6 +234,11 @@ def show_comparison(store: Reader, console: "Console", a: str, b: str) -> None:
         console.print()
         print_table(table, console)
         console.print(Text(". ".join(table.notes) + ".", style="dim"))
+    texts = store.artefacts({row.attempt_id for pair in found.pairs for row in pair}) if found.pairs else {}
+    if (by_sentence := paired_table(found.pairs, texts)) is not None:
+        console.print()
+        print_table(by_sentence, console)
+        console.print(Text(". ".join(by_sentence.notes) + ".", style="dim"))
     for words in remarks_of(found):
         console.print(Text(words, style="yellow"))
 

@@ -22,6 +22,7 @@ from attnbench.reports.tables import (
     Summary,
     beaten_by_counting,
     column,
+    compares_nothing,
     floors,
     frame,
     hardest,
@@ -286,7 +287,10 @@ def _labels(key: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _marked(cell: Cell, floor: Floor | None, better: str) -> Cell:
-    return cell if cell.value is None else replace(cell, mark=beaten_by_counting(cell.value, floor, better))
+    if cell.value is None:
+        return cell
+    mark = compares_nothing(cell.value, cell.metric) or beaten_by_counting(cell.value, floor, better)
+    return replace(cell, mark=mark)
 
 
 def _beside_published(cell: Cell, theirs: Published | None, sums: Summary) -> Cell:

@@ -16,7 +16,7 @@ from attnbench.reports.agreement import SOLVED, newest_first
 from attnbench.reports.measured import is_shipped
 from attnbench.reports.published import LoggedRun, Published
 from attnbench.reports.published.claims import STEPS_TO_SOLVE, At, Claim
-from attnbench.reports.tables import FLOOR_FORM, Floor, beaten_by_counting, hardest, status_words
+from attnbench.reports.tables import FLOOR_FORM, Floor, beaten_by_counting, compares_nothing, hardest, status_words
 
 Place = tuple[str, At | None]
 # What a text is to a model that counts its words: the settings that its perplexity hangs on.
@@ -125,9 +125,13 @@ class Floors:
                 self._found.setdefault(_counted(row), []).append((row.variant, row.value))
 
     def words(self, row: Row) -> str:
-        """That counting does better than the number of a row: "above the bigram floor: compares nothing"; else nothing."""
+        """That counting does better than the number of a row: "above the bigram floor: compares nothing"; or that it is too low
+        to compare anything; else nothing.
+        """
         if row.value is None:
             return ""
+        if low := compares_nothing(row.value, row.metric):
+            return low
         return beaten_by_counting(row.value, hardest(self._found.get(_counted(row), ()), row.better), row.better)
 
 

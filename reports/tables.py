@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import SCALES, Setting
 
@@ -221,7 +222,8 @@ def summary(data: "pd.DataFrame", metric: str, axis: str) -> Summary:
     parts: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
     for case in cases.reset_index().to_dict("records"):
         parts.setdefault(tuple(case[column(name)] for name in keys), []).append(case)
-    cells = [{**dict(zip(keys, key, strict=True)), **_statistics(part)} for key, part in parts.items()]
+    interval = METRICS[metric].interval if metric in METRICS else ""
+    cells = [{**dict(zip(keys, key, strict=True)), **_statistics(part, interval)} for key, part in parts.items()]
     unit = str(measured["unit"].iloc[0]) if len(measured) else "1"
     better = str(measured["better"].iloc[0]) if len(measured) else "neither"
     return Summary(metric, unit, better, axis, plan, by, pd.DataFrame(cells, columns=[*keys, *_STATISTICS]))
@@ -267,6 +269,14 @@ def beaten_by_counting(value: float, floor: Floor | None, better: str) -> str:
     return f"{'below' if better == 'higher' else 'above'} the {floor[0]} floor: compares nothing"
 
 
+def compares_nothing(value: float | None, metric: str) -> str:
+    """The words for a number that is too low to compare anything, whoever reached it; else nothing."""
+    least = METRICS[metric].compares_from if metric in METRICS else None
+    if value is None or least is None or value >= least:
+        return ""
+    return f"a {metric_words(metric).replace('bleu', 'BLEU')} below {least:g} compares nothing"
+
+
 def status_words(status: str, reason: str) -> str:
     """An ending in words: "diverged: the loss was not finite at step 120"."""
     words = status.replace("_", " ")
@@ -289,7 +299,8 @@ def order(value: object) -> tuple[int, float, tuple[tuple[int, int, str], ...]]:
 _STATISTICS = ("median", "low", "high", "n", "counted", "spread", "failed", "attempts", "asked")
 
 
-def _statistics(cases: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+def _statistics(cases: Sequence[Mapping[Any, Any]], interval: str = "") -> dict[str, Any]:
+    """Of the attempts of a cell. With `interval` the samples of a single one are its ends, and this says of what."""
     values: list[float] = []
     samples: list[tuple[float, ...]] = []
     words: Counter[str] = Counter()
@@ -308,6 +319,8 @@ def _statistics(cases: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
     if len(values) == 1 and len(samples[0]) > 1 and min(samples[0]) <= values[0] <= max(samples[0]):
         counted, seen = "samples", list(samples[0])
     low, high, spread = _spread(seen)
+    if interval and counted == "samples":
+        (low, high), spread, counted, seen = seen, interval, "seeds", values
     return {
         "median": _quantile(values, 0.5),
         "low": low,

@@ -52,8 +52,8 @@ def write(k: Tensor, v: Tensor, beta: Tensor | None = None, draws: Tensor | None
 
 def read(q: Tensor, memory: Memory, draws: Tensor | None = None) -> Tensor:
     """What queries [B,N,H,K] read, each looking at all that is kept."""
-    o = scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, memory["k"], memory["v"])))
-    return o.transpose(1, 2)
+    keys, values = memory["k"].transpose(1, 2), memory["v"].transpose(1, 2)
+    return scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
 
 
 def written(memory: Memory | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

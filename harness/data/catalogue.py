@@ -132,9 +132,7 @@ DATA_SETS: dict[str, DataSet] = {
             "English, derived from the World English Bible: 1,189 chapters, a line a verse, without headings",
             "public domain",
             texts.web_bible,
-            sources=(
-                _WEB_BIBLE,
-            ),
+            sources=(_WEB_BIBLE,),
             sha256="66fdefa576dcff9d3921631b6fd8829c6ad49753f71d641b105f7f7db9dc6b97",
             words=763_370,
         ),

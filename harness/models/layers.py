@@ -194,8 +194,10 @@ class Block(nn.Module):
 
 
 class _Shaped(Protocol):
-    shape: Shape
     training: bool
+
+    @property
+    def shape(self) -> Shape: ...
 
 
 def dropped(x: Tensor, module: _Shaped) -> Tensor:

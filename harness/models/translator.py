@@ -72,15 +72,15 @@ class Translator(nn.Module):
             for _ in range(shape.layers)
         )
         causal = attentions(mechanisms.decoder, mechanisms.form, shape, shape.layers, generator)
-        self.decoder = nn.ModuleList(
+        self.decoder_blocks = [
             DecoderBlock(attention, Bidirectional(mechanisms.cross, shape, generator), shape, generator)
             for attention in causal
-        )
+        ]
+        self.decoder = nn.ModuleList(self.decoder_blocks)
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(shape.width) if shape.norm == "pre" else nn.Identity() for _ in range(2)
         )
-        blocks = [*self.encoder, *self.decoder]
-        add_strengths((one for block in blocks for one in block.attentions()), shape, generator)
+        add_strengths((one for block in [*self.encoder, *self.decoder] for one in block.attentions()), shape, generator)
 
     def remember(self, source: Tensor, draws: TranslatorDraws) -> list[Memory]:
         """What each layer of the decoder reads of the source [B,S]."""
@@ -88,7 +88,7 @@ class Translator(nn.Module):
         for number, block in enumerate(self.encoder):
             x = block(x, draws.encoder[number])
         x = self.encoder_norm(x)
-        return [block.remember(x, draws.cross[number]) for number, block in enumerate(self.decoder)]
+        return [block.remember(x, draws.cross[number]) for number, block in enumerate(self.decoder_blocks)]
 
     def read_on(
         self,
@@ -106,7 +106,7 @@ class Translator(nn.Module):
         """
         x = self._embedded(target, first_position, are_told_apart=self.mechanisms.decoder.has_positions)
         carried: list[Memory] = []
-        for number, block in enumerate(self.decoder):
+        for number, block in enumerate(self.decoder_blocks):
             memory = None if memories is None else memories[number]
             x, memory = block(x, memory, source[number], draws.decoder[number], draws.cross[number], form)
             carried.append(memory)

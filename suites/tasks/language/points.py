@@ -145,7 +145,9 @@ def check(point: Point) -> None:
         if point.text(name) not in known:
             raise BadParameter(f"no {name} '{point.text(name)}'. {did_you_mean(point.text(name), known)}")
     if data_set(point.text("data")).pairs:
-        raise BadParameter(f"a language model reads a text in one language, and '{point.text('data')}' holds pairs in two.")
+        raise BadParameter(
+            f"a language model reads a text in one language, and '{point.text('data')}' holds pairs in two."
+        )
     width, heads, key_width = (point.integer(name) for name in ("width", "heads", "key_width"))
     if width != heads * key_width:
         raise BadParameter(

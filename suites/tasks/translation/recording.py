@@ -22,6 +22,7 @@ METRICS = (
     "bleu",
     "chrf",
     "compound_split_bleu",
+    "validation_bleu",
     "validation_nats",
     "decoded_words_per_second",
     "hypothesis_state_bytes",
@@ -77,6 +78,8 @@ def record(lab: Lab, text: ParallelCorpus, trained: Trained) -> None:
     lab.record("test_pairs", len(references))
     lab.record("removed_pairs", text.removed)
     lab.record("decoded_words_per_second", sum(len(one.split()) for one in hypotheses) / found.seconds)
+    if point.text("choose") == "bleu":
+        lab.record("validation_bleu", _validation_bleu(lab, text, trained))
     _record_state(lab, trained.model, trained, found)
     _record_training(lab, text, trained)
     shown = [
@@ -85,6 +88,14 @@ def record(lab: Lab, text: ParallelCorpus, trained: Trained) -> None:
     ]
     lab.artefact(counted.SAMPLES, "application/json", json.dumps(shown, ensure_ascii=False))
     lab.artefact(counted.HYPOTHESES, "text/plain", "\n".join(hypotheses))
+
+
+def _validation_bleu(lab: Lab, text: ParallelCorpus, trained: Trained) -> float:
+    """BLEU of the validation part, searched for as the test part is."""
+    point = lab.case.point
+    beam, penalty = point.integer("beam"), point.number("length_penalty")
+    found = translate(trained.model, text.validation.source, trained.draws, beam=beam, penalty=penalty)
+    return scores.bleu([text.decode(one.tokens) for one in found.hypotheses], text.validation.references).value
 
 
 def _record_scores(lab: Lab, hypotheses: list[str], references: list[str]) -> None:
@@ -113,7 +124,9 @@ def _record_state(lab: Lab, model: Translator, trained: Trained, found: Translat
     lab.record("hypothesis_state_bytes", bytes_of(target))
     lab.record("source_state_bytes", bytes_of(source))
     tokens = range(1, len(found.state_bytes) + 1)
-    lab.curve("hypothesis_state_bytes", "token", [float(one) for one in tokens], [float(one) for one in found.state_bytes])
+    lab.curve(
+        "hypothesis_state_bytes", "token", [float(one) for one in tokens], [float(one) for one in found.state_bytes]
+    )
 
 
 def _record_training(lab: Lab, text: ParallelCorpus, trained: Trained) -> None:
@@ -129,7 +142,9 @@ def _record_training(lab: Lab, text: ParallelCorpus, trained: Trained) -> None:
     lab.curve("training_loss", "step", [one + 1 for one in kept], [losses[one] for one in kept])
     lab.curve("validation_loss", "step", [step for step, _ in trained.losses], [loss for _, loss in trained.losses])
     if lab.case.point.text("choose") == "bleu":
-        lab.curve("validation_bleu", "step", [step for step, _ in training.curve], [100 - one for _, one in training.curve])
+        lab.curve(
+            "validation_bleu", "step", [step for step, _ in training.curve], [100 - one for _, one in training.curve]
+        )
 
 
 def spread(count: int, wanted: int) -> list[int]:

@@ -24,7 +24,7 @@ class Score:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """sacreBLEU with its defaults: cased, its own tokens (13a), smoothed."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -33,7 +33,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
     """What each sentence adds to BLEU, [N,10]; see `harness/bleu.py`."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     # the counts are those of the corpus score; this only keeps a sentence's own score from being smoothed
     metric = BLEU(effective_order=True)
@@ -46,7 +46,7 @@ def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Sta
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """sacreBLEU's chrF."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -55,7 +55,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """BLEU on German of Moses' tokens with split compounds, as older papers report."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesTokenizer
 
     tokeniser = MosesTokenizer(lang="de")

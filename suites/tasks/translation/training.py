@@ -61,9 +61,9 @@ def draws_of(lab: Lab, *of: str | int) -> TranslatorDraws:
 def train_model(lab: Lab, text: ParallelCorpus) -> Trained:
     """Train the model of a case."""
     point = lab.training_point
-    model = Translator(
-        mechanisms_of(point, lab.mechanism(), lab.case.form), shape_of(point), lab.generator("init")
-    ).to(lab.device)
+    model = Translator(mechanisms_of(point, lab.mechanism(), lab.case.form), shape_of(point), lab.generator("init")).to(
+        lab.device
+    )
     optimiser = torch.optim.AdamW(
         model.parameters(),
         lr=point.number("learning_rate"),
@@ -76,7 +76,9 @@ def train_model(lab: Lab, text: ParallelCorpus) -> Trained:
 
     updates = Updates(
         text.train,
-        *(point.integer(name) for name in ("tokens_at_once", "tokens_per_update", "longest")),
+        point.integer("tokens_at_once"),
+        point.integer("tokens_per_update"),
+        point.integer("longest"),
         order,
     )
     steps, average = point.integer("steps"), point.integer("average")
