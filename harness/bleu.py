@@ -9,9 +9,14 @@ the bootstrap: Koehn, "Statistical Significance Tests for Machine Translation Ev
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Statistics = NDArray[np.int64]
+    Scores = NDArray[np.float64]
 
 ORDERS = 4
 # tokens of the translation, tokens of the reference, matches of each order, n-grams of each order
@@ -22,17 +27,16 @@ HYPOTHESES = "hypotheses"
 SAMPLES = "sample_translations"
 SIGNATURES = "signatures"
 
-Statistics = NDArray[np.int64]
-Scores = NDArray[np.float64]
 
-
-def bleu_of(statistics: Statistics) -> float:
+def bleu_of(statistics: "Statistics") -> float:
     """BLEU of a corpus, from the statistics [N,10] of its sentences."""
     return float(bleus(statistics.sum(0)))
 
 
-def bleus(sums: Statistics) -> Scores:
+def bleus(sums: "Statistics") -> "Scores":
     """BLEU of each corpus, from sums [...,10] of the statistics of its sentences."""
+    import numpy as np
+
     candidates, references = sums[..., 0].astype(float), sums[..., 1].astype(float)
     matches, ngrams = (sums[..., begin : begin + ORDERS].astype(float) for begin in (2, 2 + ORDERS))
     missed = np.cumsum(matches == 0, axis=-1)
@@ -44,22 +48,28 @@ def bleus(sums: Statistics) -> Scores:
     return np.where(is_empty, 0.0, 100 * brevity * np.exp(np.log(smoothed).mean(-1)))
 
 
-def resampled(sentences: int, resamples: int = RESAMPLES) -> Statistics:
+def resampled(sentences: int, resamples: int = RESAMPLES) -> "Statistics":
     """Which sentences are drawn, [resamples, sentences]: the same for every system."""
+    import numpy as np
+
     return np.random.default_rng(RESAMPLE_SEED).integers(sentences, size=(resamples, sentences))
 
 
-def interval(statistics: Statistics) -> tuple[float, float]:
+def interval(statistics: "Statistics") -> tuple[float, float]:
     """95 % of the bootstrap of BLEU over sentences."""
+    import numpy as np
+
     low, high = np.quantile(_resampled_bleus(statistics), (0.025, 0.975))
     return float(low), float(high)
 
 
-def paired(a: Statistics, b: Statistics) -> tuple[float, float, float, float]:
+def paired(a: "Statistics", b: "Statistics") -> tuple[float, float, float, float]:
     """BLEU of b less that of a, 95 % of its paired bootstrap, and p, the share of resamples in which the sign is another, doubled.
 
     Raises ValueError where they are not of equally many sentences.
     """
+    import numpy as np
+
     if len(a) != len(b):
         raise ValueError(f"two systems translate the same sentences, got {len(a)} and {len(b)}")
     differences = _resampled_bleus(b) - _resampled_bleus(a)
@@ -69,19 +79,23 @@ def paired(a: Statistics, b: Statistics) -> tuple[float, float, float, float]:
     return difference, float(low), float(high), min(1.0, 2 * against)
 
 
-def _resampled_bleus(statistics: Statistics) -> Scores:
+def _resampled_bleus(statistics: "Statistics") -> "Scores":
+    import numpy as np
+
     # a resample is told by how often each sentence is in it
     counts = np.stack([np.bincount(one, minlength=len(statistics)) for one in resampled(len(statistics))])
     return bleus(counts @ statistics)
 
 
-def to_json(statistics: Statistics) -> str:
+def to_json(statistics: "Statistics") -> str:
     """The text that `from_json` reads."""
     return json.dumps(statistics.tolist(), separators=(",", ":"))
 
 
-def from_json(text: str) -> Statistics:
+def from_json(text: str) -> "Statistics":
     """What `to_json` wrote. Raises ValueError for anything else."""
+    import numpy as np
+
     rows: Sequence[Sequence[int]] = json.loads(text)
     statistics = np.array(rows, dtype=np.int64)
     if statistics.ndim != 2 or statistics.shape[1] != COLUMNS:

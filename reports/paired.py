@@ -4,11 +4,15 @@ Both sides are resampled alike, so what makes a sentence hard for both cancels. 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from attnbench.harness.bleu import STATISTICS, Statistics, bleu_of, from_json, paired
+from attnbench.harness.bleu import STATISTICS, bleu_of, from_json, paired
 from attnbench.harness.rows import Artefact, Row
 from attnbench.reports.grids import Cell, Line, Table
 from attnbench.reports.numbers import written
+
+if TYPE_CHECKING:
+    from attnbench.harness.bleu import Statistics
 
 METRIC = "bleu"
 _COLUMNS = ("A", "B", "B less A", "p", "better")
@@ -34,7 +38,7 @@ def paired_table(pairs: Iterable[tuple[Row, Row]], texts: Mapping[int, Sequence[
     return Table("BLEU, paired by sentence", notes, ("A", "B", "seed", "sentences"), "", _COLUMNS, tuple(lines))
 
 
-def _line(a: Row, b: Row, ones: Statistics, others: Statistics) -> Line:
+def _line(a: Row, b: Row, ones: "Statistics", others: "Statistics") -> Line:
     difference, low, high, p = paired(ones, others)
     better = "not told apart" if low <= 0 <= high else "B" if difference > 0 else "A"
     cells = (
@@ -46,6 +50,6 @@ def _line(a: Row, b: Row, ones: Statistics, others: Statistics) -> Line:
     return Line(a.variant, (a.variant, b.variant, str(a.seed), f"{len(ones):,}"), cells)
 
 
-def _statistics(texts: Sequence[Artefact]) -> Statistics | None:
+def _statistics(texts: Sequence[Artefact]) -> "Statistics | None":
     """What each sentence adds to BLEU, where that was kept."""
     return next((from_json(one.text) for one in texts if one.name == STATISTICS), None)

@@ -16,7 +16,19 @@ from attnbench.suites import capacity
 
 ROOT = Path(__file__).parent.parent
 # what only plans, stores or reads
-TORCH_FREE = ("spec", "rows", "store", "metrics", "errors", "environment", "plan", "destination", "rowfile", "exchange")
+TORCH_FREE = (
+    "spec",
+    "rows",
+    "store",
+    "metrics",
+    "errors",
+    "environment",
+    "plan",
+    "destination",
+    "rowfile",
+    "exchange",
+    "bleu",
+)
 
 
 def files(folder: str) -> list[Path]:

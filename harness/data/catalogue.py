@@ -188,7 +188,7 @@ DATA_SETS: dict[str, DataSet] = {
         ),
         DataSet(
             "number-words",
-            "English and German: 8,000 lines of three to six numbers below 1,000 in words, made with num2words; a document is ten lines",
+            "English and German: 8,000 lines of two to four numbers below 1,000 in words, made with num2words; a document is ten lines",
             "made by attnbench",
             pair_texts.number_words,
             cleaned_with="num2words",

@@ -16,7 +16,7 @@ from attnbench.harness.data.texts import Document, Documents, web_verses
 
 BETWEEN_SIDES = "\t"
 # of number words: numbers below the limit, so many a line, so many lines a document
-NUMBERS_BELOW, NUMBERS_A_LINE, LINES_A_DOCUMENT, DOCUMENTS = 1000, (3, 6), 10, 800
+NUMBERS_BELOW, NUMBERS_A_LINE, LINES_A_DOCUMENT, DOCUMENTS = 1000, (2, 4), 10, 800
 LONGEST_SIDE = 60
 # of rows of the Hub, which do not say where a document ends
 ROWS_A_DOCUMENT = 1000

@@ -62,10 +62,11 @@ _NUMBERS: Mapping[str, Setting] = {
     "key_width": 16,
     "feed_forward": 256,
     "dropout": 0.0,
-    "steps": 400,
-    "warm_up": 100,
+    "tokens_at_once": 512,
+    "steps": 240,
+    "warm_up": 50,
     "learning_rate": 5e-3,
-    "evaluate_every": 200,
+    "evaluate_every": 60,
 }
 _TINY: Mapping[str, Setting] = {
     "width": 32,

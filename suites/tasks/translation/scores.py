@@ -7,11 +7,15 @@ it is 0.7 to 1.0 higher for German, and comparable with nothing else.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnbench.harness import bleu as counted
-from attnbench.harness.bleu import Statistics
+
+
+if TYPE_CHECKING:
+    from attnbench.harness.bleu import Statistics
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return Score(float(value), str(metric.get_signature()))
 
 
-def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> "Statistics":
     """What each sentence adds to BLEU, [N,10]; see `harness/bleu.py`."""
     from sacrebleu.metrics.bleu import BLEU
 
