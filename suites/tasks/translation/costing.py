@@ -45,7 +45,7 @@ def cost_of(lab: Lab) -> Cost:
     evaluations = []
     if held_out is not None:
         test, validation = held_out
-        test = min(test, point.integer("test_pairs") or test)
+        test = min(test, lab.case.point.integer("test_pairs") or test)
         looks = math.ceil(point.integer("steps") / min(point.integer("evaluate_every"), point.integer("steps")))
         passes = looks * validation * (2 if point.text("choose") == "bleu" else 1)
         passes += test * lab.case.point.integer("beam")

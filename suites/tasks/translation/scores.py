@@ -13,7 +13,6 @@ import numpy as np
 
 from attnbench.harness import bleu as counted
 
-
 if TYPE_CHECKING:
     from attnbench.harness.bleu import Statistics
 
