@@ -238,7 +238,8 @@ DATA_SETS: dict[str, DataSet] = {
         ),
         DataSet(
             "multi30k-en-de",
-            "English and German: captions of photographs; official parts, the test part that of 2016",
+            "English and German: captions of photographs; official parts, the test part that of 2016; "
+            "the newest revision, held against its counts",
             "CC BY-NC-SA 4.0, by the authors of Multi30K",
             pair_texts.translations,
             hub=HubSource(
