@@ -59,7 +59,7 @@ def test_a_board_may_be_of_some_suites_alone(rows):
 
 
 def test_a_suite_that_no_claim_is_of_is_refused_with_the_nearest():
-    known = "capacity, language_modelling, rewrite, unbounded_context"
+    known = "capacity, language_modelling, rewrite, translation, unbounded_context"
     with pytest.raises(UnknownSuite, match=rf"suite 'capcity'\. Known: {known}\. Did you mean 'capacity'\?"):
         verdict_board([], ["capcity"])
 
@@ -83,7 +83,7 @@ def test_a_narrow_terminal_shows_it_all_the_same(rows):
 def test_the_suites_stand_in_the_order_of_the_paper_and_their_remarks_with_them():
     board = verdict_board([])
     suites = list(dict.fromkeys(one.claim.suite for one in board.verdicts))
-    assert suites == ["capacity", "rewrite", "language_modelling", "unbounded_context"]
+    assert suites == ["capacity", "rewrite", "translation", "language_modelling", "unbounded_context"]
     chosen = verdict_board([], ["unbounded_context"])
     assert {one.id for one in chosen.remarks} == {"xl-half-the-steps", "xl-state-plus", "state-without-sums"}
 
