@@ -1,6 +1,6 @@
-"""The published tables of perplexities, with what was measured here beside each line, whatever its text and size.
+"""The published tables of perplexities and of BLEU, with what was measured here beside each line, whatever its text and size.
 
-Another text or size gives another perplexity: the two columns are read for their order, and the table says what differs.
+Another text or size gives another number: the two columns are read for their order, and the table says what differs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from attnbench.reports.published.protocol import differences
 from attnbench.reports.tables import FLOOR_FORM, SuiteFacts, metric_words, order
 
 _TITLE = "Beside the published tables"
-# settings that make a perplexity another number, in the order in which they are told
+# settings that make it another number, in the order in which they are told
 _TOLD = ("data", "tokeniser", "vocabulary", "width", "layers", "context", "steps")
-_METRICS = ("validation_word_perplexity", "word_perplexity")
+_METRICS = ("validation_word_perplexity", "word_perplexity", "validation_bleu", "bleu")
 
 
 def beside_passage(rows: Sequence[Row], suite: SuiteFacts, numbers: Sequence[Published]) -> tuple[Passage, ...]:

@@ -1,4 +1,4 @@
-"""Curves of language models: perplexity against the position in a context, loss along the text, loss against the step.
+"""Curves of models of text: perplexity by position in a context, loss along the text, loss against the step, state by token.
 
 A variant that is asked at several points has a line for each, told apart by the settings that differ.
 """
@@ -26,6 +26,7 @@ class _Kind:
     caption: str
     x_scale: str = "linear"
     y_scale: str = "linear"
+    ends: str = "Lower is better."
 
 
 _KINDS = (
@@ -53,11 +54,32 @@ _KINDS = (
         "nats a token",
         "The marker is where training stopped.",
     ),
+    _Kind(
+        "validation_bleu",
+        "BLEU of the validation text against step",
+        "step",
+        "BLEU",
+        "By greedy search. The marker is where training stopped.",
+        ends="Higher is better.",
+    ),
+    _Kind(
+        "hypothesis_state_bytes",
+        "What decoding carries, by token of a translation",
+        "tokens",
+        "bytes of a hypothesis",
+        "The decoder's own memory, all layers. Flat: each token costs what the first did.",
+        "log",
+        "log",
+    ),
 )
 
 
 def text_passage(
-    rows: Sequence[Row], looks: Mapping[str, Look], curves: Mapping[int, Sequence[Series]], prefix: str
+    rows: Sequence[Row],
+    looks: Mapping[str, Look],
+    curves: Mapping[int, Sequence[Series]],
+    prefix: str,
+    title: str = "Along the text",
 ) -> tuple[Passage, ...]:
     """The curves of one suite under one set of conditions, a figure for each kind, text and size; nothing without any."""
     attempts = {row.attempt_id: row for row in rows if row.attempt_id in curves}
@@ -66,7 +88,7 @@ def text_passage(
         drawn = [row for row in attempts.values() if _curve(kind, curves[row.attempt_id])]
         for place, (words, group) in enumerate(_groups(drawn)):
             figures.append(_figure(kind, words, group, looks, curves, f"{prefix}-text-{number}-{place}"))
-    return (Passage("Along the text", figures=tuple(figures)),) if figures else ()
+    return (Passage(title, figures=tuple(figures)),) if figures else ()
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
@@ -77,7 +99,8 @@ def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
         groups.setdefault(tuple(row.point.get(name, "") for name in told_by), []).append(row)
     for key in sorted(groups, key=lambda values: [order(one) for one in values]):
         _, _, width, context = key
-        yield f"{key[0]}, width {width}, context {context}", groups[key]
+        seen = f", context {context}" if context != "" else ""
+        yield f"{key[0]}, width {width}{seen}", groups[key]
 
 
 def _figure(
@@ -98,7 +121,7 @@ def _figure(
     ]
     title = f"{kind.title}: {words}"
     ends = (f"{line.label} {' and '.join(written(ys[-1], '1') for _, ys in line.curves)}" for line in drawn)
-    alt = f"{title}, a line a seed. The last values: {'; '.join(ends)}. Lower is better."
+    alt = f"{title}, a line a seed. The last values: {'; '.join(ends)}. {kind.ends}"
     svg = svg_text(
         lambda: trajectories_drawn(drawn, kind.x_head, kind.y_head, kind.x_scale, kind.y_scale), identity, alt
     )

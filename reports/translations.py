@@ -11,17 +11,11 @@ from attnbench.harness.bleu import SAMPLES, SIGNATURES
 from attnbench.harness.rows import Artefact, Row
 from attnbench.reports.grids import Line, Table
 from attnbench.reports.passage import Passage
-from attnbench.reports.tables import SuiteFacts, metric_words, order
-
-SUITES_WITH_TRANSLATIONS = frozenset({"translation"})
+from attnbench.reports.tables import metric_words, order
 
 
-def translations_passage(
-    rows: Sequence[Row], suite: SuiteFacts, texts: Mapping[int, Sequence[Artefact]]
-) -> tuple[Passage, ...]:
-    """The sample translations of one suite under one set of conditions, a table a source; nothing without any."""
-    if suite.name not in SUITES_WITH_TRANSLATIONS:
-        return ()
+def translations_passage(rows: Sequence[Row], texts: Mapping[int, Sequence[Artefact]]) -> tuple[Passage, ...]:
+    """The sample translations under one set of conditions, a table a source; nothing without any."""
     attempts = {row.attempt_id: row for row in rows if row.attempt_id in texts}
     # source and reference -> the label of an attempt -> its translation
     samples: dict[tuple[str, str], dict[tuple[str, str], str]] = {}

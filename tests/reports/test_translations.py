@@ -67,7 +67,7 @@ def test_what_models_and_people_wrote_stays_text_on_the_page(made):
 def test_a_source_has_a_table_with_a_line_a_variant(made):
     texts = {}
     rows = [*sampled(made, texts, "linear", "zwei"), *sampled(made, texts, "delta", "eins")]
-    (passage,) = translations_passage(rows, FACTS, texts)
+    (passage,) = translations_passage(rows, texts)
     (table,) = passage.tables
     assert table.title == "one"
     assert table.notes == ("Reference: eins",)
@@ -83,7 +83,7 @@ def test_seeds_and_settings_of_one_variant_are_told_apart(made):
         *sampled(made, texts, "linear", "b", seed=1),
         *sampled(made, texts, "linear", "c", point=wide),
     ]
-    (passage,) = translations_passage(rows, FACTS, texts)
+    (passage,) = translations_passage(rows, texts)
     assert [line.labels[1:] for line in passage.tables[0].lines] == [
         ("beam 4, seed 0", "a"),
         ("beam 8, seed 0", "c"),
@@ -91,11 +91,8 @@ def test_seeds_and_settings_of_one_variant_are_told_apart(made):
     ]
 
 
-def test_without_samples_and_in_other_suites_there_is_nothing(made):
-    texts = {}
-    rows = sampled(made, texts, "linear", "eins")
-    assert translations_passage(rows, FACTS, {}) == ()
-    assert translations_passage(rows, SimpleNamespace(**{**vars(FACTS), "name": "speed"}), texts) == ()
+def test_without_samples_there_is_nothing(made):
+    assert translations_passage(sampled(made, {}, "linear", "eins"), {}) == ()
 
 
 def statistics(right):
