@@ -123,14 +123,14 @@ def cpu_model() -> str:
     try:
         model = _cpu_model_in(Path("/proc/cpuinfo").read_text(errors="replace"))
     except OSError:
-        model = _output("sysctl", "-n", "machdep.cpu.brand_string")
+        model = told_by("sysctl", "-n", "machdep.cpu.brand_string")
     return model or platform.processor() or platform.machine() or "unknown processor"
 
 
 def clock_mhz(device: str) -> float | None:
     """The clock of the processor or of the first GPU at this moment, the median of its cores; None where nobody tells."""
     if device.startswith("cuda"):
-        told = _output("nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits").splitlines()[:1]
+        told = told_by("nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits").splitlines()[:1]
     else:
         try:
             told = re.findall(r"^cpu MHz\s*:\s*(\S+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
@@ -154,7 +154,7 @@ def _cpu_model_in(cpuinfo: str) -> str:
 @cache
 def _nvidia_smi() -> tuple[tuple[str, int, str], ...]:
     """Name, memory in bytes and driver of each GPU; empty without nvidia-smi."""
-    text = _output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+    text = told_by("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
     fields = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
     return tuple((f[0], int(f[1]) * 2**20 if f[1].isdigit() else 0, f[2]) for f in fields if len(f) == 3)
 
@@ -235,8 +235,8 @@ def source_state(root: Path | None = None) -> tuple[str, bool]:
         return "", False
     # a new file in variants/ changes what runs, so untracked ones count; a database beside the folders does not
     folders = [name for name in ("variants", "harness", "suites") if (root / name).is_dir()]
-    commit = _output("git", "-C", str(root), "rev-parse", "HEAD")
-    changes = _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=all", "--", *folders)
+    commit = told_by("git", "-C", str(root), "rev-parse", "HEAD")
+    changes = told_by("git", "-C", str(root), "status", "--porcelain", "--untracked-files=all", "--", *folders)
     return commit, bool(commit and changes)
 
 
@@ -287,7 +287,7 @@ def _node() -> str:
 def _process_start(pid: int) -> str:
     """When process `pid` started, in the kernel's own spelling; empty when it does not run (any more)."""
     if not Path("/proc/self/stat").exists():
-        return _output("ps", "-o", "lstart=", "-p", str(pid))
+        return told_by("ps", "-o", "lstart=", "-p", str(pid))
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -297,7 +297,7 @@ def _process_start(pid: int) -> str:
     return "" if state in "ZX" else others[18]
 
 
-def _output(*command: str) -> str:
+def told_by(*command: str) -> str:
     """What `command` prints, stripped; empty if it is missing or fails."""
     program = shutil.which(command[0])
     if program is None:

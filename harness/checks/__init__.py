@@ -146,9 +146,16 @@ LONGEST_DETAIL = 600
 _CORRECT: dict[tuple[object, ...], str] = {}
 
 
-def check(variant: Variant, *, device: str = "cpu", forms: Sequence[str] | None = None) -> Iterator[Finding]:
+def check(
+    variant: Variant,
+    *,
+    device: str = "cpu",
+    forms: Sequence[str] | None = None,
+    names: Sequence[str] = tuple(CHECKS),
+) -> Iterator[Finding]:
     """What every check finds about the forms of a variant (all of them by default), the recurrent form first.
 
+    `names` are those of the checks that are asked for, all if none is given.
     An exception inside a form is a failed check with the exception's text, never the end of the run.
     """
     chosen = sorted(variant.forms, key=lambda form: form != "recurrent") if forms is None else forms
@@ -158,11 +165,11 @@ def check(variant: Variant, *, device: str = "cpu", forms: Sequence[str] | None 
             yield _found(trial, "shapes", form)
             continue
         for name, one in CHECKS.items():
-            if not one.is_of_variant and one.applies(trial):
+            if name in names and not one.is_of_variant and one.applies(trial):
                 yield _found(trial, name, form)
     whole = Trial(variant, "recurrent", device)
     for name, one in CHECKS.items():
-        if one.is_of_variant and forms is None and one.applies(whole):
+        if name in names and one.is_of_variant and forms is None and one.applies(whole):
             yield _found(whole, name, "")
 
 

@@ -226,6 +226,11 @@ def test_draws_that_the_generator_does_not_determine_are_caught(name, says):
     assert (found.state, found.detail) == ("failed", says)
 
 
+def test_only_the_checks_that_are_asked_for_are_made():
+    findings = list(check(wrong("right"), forms=["parallel"], names=("shapes", "causality")))
+    assert [finding.check for finding in findings] == ["shapes", "causality"]
+
+
 def test_a_form_that_raises_fails_its_own_checks_and_no_other_forms():
     findings = list(check(wrong("raises")))
     assert {finding.state for finding in findings if finding.form == "parallel"} == {"failed"}
