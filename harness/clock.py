@@ -15,7 +15,7 @@ class Timed:
 
     call: Callable[[], object]
     record: Callable[[Sequence[float]], None]
-    before: Callable[[], None] | None = None
+    before: Callable[[], object] | None = None
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
@@ -53,7 +53,7 @@ def interleaved(
     rounds: int,
     failed: Callable[[str, Exception], None],
     progress: Callable[[float], None] = lambda fraction: None,
-    before: Mapping[str, Callable[[], None]] | None = None,
+    before: Mapping[str, Callable[[], object]] | None = None,
 ) -> dict[str, list[float]]:
     """Samples of each call, taken in rounds: A B C, B C A, C A B, ..., so that drift of the machine meets all alike.
 

@@ -25,8 +25,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attnbench.harness import environment, seeds
+from attnbench.harness.ceilings import Ceilings, measured_ceilings
 from attnbench.harness.checks import TOLERANCES, Finding, check, count
-from attnbench.harness.clock import interleaved, seconds
+from attnbench.harness.clock import interleaved
 from attnbench.harness.costs import counted_flops
 from attnbench.harness.errors import Unsupported, UserError
 from attnbench.harness.gpu_check_table import markdown
@@ -79,14 +80,6 @@ class Times:
     median: float
     spread: float
     samples: int
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What the device does at most: bytes copied a second, read and written, and FLOPs a second of products by dtype."""
-
-    bytes_per_second: float
-    flops_per_second: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,7 @@ def run(device: str, size: Size, given_seconds: float, variants: Sequence[str]) 
         "clocks_before": _clocks(),
     }
     dtypes = ("float32", "bfloat16") if where.type == "cuda" else ("float32",)
-    ceilings = _ceilings(where, size, dtypes)
+    ceilings = measured_ceilings(where, dtypes, size.matrix, size.copied_bytes)
     facts["ceilings"] = asdict(ceilings)
     lines: list[Line] = []
     left_out: list[str] = []
@@ -269,7 +262,7 @@ def _timed(
     def fail(form: str, problem: Exception) -> None:
         failed[form] = _told(problem)
 
-    before: Callable[[], object] = flushed.zero_ if is_cold else lambda: None
+    before = dict.fromkeys(calls, flushed.zero_) if is_cold else {}
     samples = interleaved(dict(calls), device, rounds=size.rounds, failed=fail, before=before)
     return {form: _times(taken) for form, taken in samples.items()}
 
@@ -347,21 +340,7 @@ def _bound(variant: Variant, dtype: str, which: str, size: Size, ceilings: Ceili
     numbers = size.batch * size.tokens * size.heads * size.width
     # q, k, v and what is read; backwards these again, the gradient of what is read, and three gradients
     moved = numbers * getattr(torch, dtype).itemsize * (4 if which == "forward" else 4 + 3 + 1 + 3)
-    return max(moved / ceilings.bytes_per_second, flops / ceilings.flops_per_second[dtype])
-
-
-def _ceilings(device: torch.device, size: Size, dtypes: Sequence[str]) -> Ceilings:
-    """The best of several copies and products: a ceiling is what was reached once."""
-    source = torch.zeros(size.copied_bytes, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    copied = min(seconds(lambda: target.copy_(source), device) for _ in range(5))
-    del source, target
-    rates = {}
-    for dtype in dtypes:
-        matrix = torch.full((size.matrix, size.matrix), 1 / size.matrix, device=device, dtype=getattr(torch, dtype))
-        taken = [seconds(lambda one=matrix: one @ one, device) for _ in range(5)]  # type: ignore[misc]
-        rates[dtype] = 2 * size.matrix**3 / min(taken)
-    return Ceilings(2 * size.copied_bytes / copied, rates)
+    return ceilings.seconds(flops, moved, dtype)
 
 
 def _clocks() -> str:

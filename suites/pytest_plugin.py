@@ -204,8 +204,14 @@ def _time_case(planned: Planned, recorder: Recorder, benchmark: Any) -> None:
         if timed.before is None:
             benchmark(timed.call)
         else:
+            before = timed.before
+
+            def setup() -> None:
+                # what is returned here would be arguments of the call
+                before()
+
             # what comes before each call can only be done in rounds of one
-            benchmark.pedantic(timed.call, setup=timed.before, rounds=Settings().timing_rounds)
+            benchmark.pedantic(timed.call, setup=setup, rounds=Settings().timing_rounds)
         return [] if benchmark.stats is None else list(benchmark.stats.stats.data)
 
     outcome = measure_one_time(planned, importlib.import_module(planned.module), Settings(), samples)

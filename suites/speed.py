@@ -156,19 +156,15 @@ def _least_seconds(lab: Lab, ready: Operation) -> float | None:
     return most.seconds(counted_flops(counted.call), ready.moved_bytes)
 
 
-def _before(lab: Lab, call: Callable[[], object]) -> Callable[[], None] | None:
+def _before(lab: Lab, call: Callable[[], object]) -> Callable[[], object] | None:
     """What is done to the caches before each call."""
     state = lab.case.point.text("cache")
     if state == "as_left":
         return None
     if state == "warm":
-        return lambda: _done(call)
+        return call
     flushing = torch.zeros(_COLD_BYTES, dtype=torch.uint8, device=lab.device)
-    return lambda: _done(flushing.zero_)
-
-
-def _done(call: Callable[[], object]) -> None:
-    call()
+    return flushing.zero_
 
 
 def _clock(lab: Lab) -> str:
