@@ -6,6 +6,7 @@ Another text or size gives another number: the two columns are read for their or
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from attnbench.harness.metrics import METRICS
 from attnbench.harness.rows import Row, Status
 from attnbench.harness.spec import Point
 from attnbench.reports.grids import Cell, Line, Table, capitalised, metric_head
@@ -58,7 +59,8 @@ def _notes(theirs: Sequence[Published], differing: Mapping[str, str]) -> Iterato
         yield f"Here {', '.join(differing.values())}: read the order, not the numbers"
     else:
         yield "Here the settings are those of the publication"
-    yield f"{capitalised(metric_head(theirs[0].metric))}: lower is better; of several seeds here the median, below it the range"
+    better, head = METRICS[theirs[0].metric].better, capitalised(metric_head(theirs[0].metric))
+    yield f"{head}: {better} is better; of several seeds here the median, below it the range"
 
 
 def _told(published: Point, ours: Point) -> Iterator[tuple[str, str]]:

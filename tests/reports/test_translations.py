@@ -10,8 +10,10 @@ import pytest
 from attnbench.harness.bleu import COLUMNS, SAMPLES, SIGNATURES, STATISTICS, to_json
 from attnbench.harness.rows import Artefact
 from attnbench.harness.spec import Point
+from attnbench.reports.beside import beside_passage
 from attnbench.reports.page import page
 from attnbench.reports.paired import paired_table
+from attnbench.reports.published import published
 from attnbench.reports.tables import compares_nothing
 from attnbench.reports.translations import translations_passage
 
@@ -93,6 +95,16 @@ def test_seeds_and_settings_of_one_variant_are_told_apart(made):
 
 def test_without_samples_there_is_nothing(made):
     assert translations_passage(sampled(made, {}, "linear", "eins"), {}) == ()
+
+
+def test_table_1_stands_beside_what_was_measured_and_says_which_way_is_better(made):
+    rows = sampled(made, {}, "linear", "eins")
+    (passage,) = beside_passage(rows, FACTS, [one for one in published() if one.suite == "translation"])
+    (table,) = passage.tables
+    assert table.title == "Table 1"
+    assert any("higher is better" in note for note in table.notes)
+    (line,) = (line for line in table.lines if line.variant == "linear")
+    assert [cell.value for cell in line.cells][2:] == [26.8, 14.0]
 
 
 def statistics(right):
