@@ -243,7 +243,8 @@ def test_a_gpu_has_one_worker_and_a_processor_one_a_core(monkeypatch: pytest.Mon
         ({"seeds": (-1,)}, BadParameter, "a seed is a whole number from 0 to 9223372036854775807, got -1. Use 0."),
         ({"seeds": (2**63,)}, BadParameter, "from 0 to 9223372036854775807, got 9223372036854775808. Use 0."),
         ({"forms": ("recurent",)}, UnknownForm, "none of the variants asked for has a form 'recurent'. Known: "
-         "chunkwise, parallel, readout, recurrent, sdpa, step. Did you mean 'recurrent'?"),
+         "chunkwise, fla-chunk, fla-recurrent, parallel, readout, recurrent, sdpa, sdpa-cudnn, sdpa-efficient, sdpa-flash, "
+         "sdpa-math, step, triton, xformers. Did you mean 'recurrent'?"),
         ({"settings": settings(pears=3)}, BadParameter, "no suite asked for has a setting 'pears'. Known: data, pairs, rate. Did you mean 'pairs'?"),
         ({"settings": settings(pairs="x")}, BadParameter, "setting pairs is a whole number, such as 20; got 'x'."),
         ({"settings": settings(pairs=2.5)}, BadParameter, "setting pairs is a whole number, such as 20; got '2.5'."),
