@@ -89,10 +89,11 @@ def test_where_torch_does_not_see_the_work_that_of_a_form_stands_in_which_it_see
         return lab.measurements[1].value
 
     linear = find("linear")
-    unseen = {"parallel": replace(linear.forms["parallel"], counts_work=False)}
-    by_chunks = fraction(replace(linear, forms={"parallel": linear.forms["chunkwise"]}))
-    assert fraction(replace(linear, forms={"chunkwise": linear.forms["chunkwise"], **unseen})) == by_chunks
-    assert fraction(linear) != by_chunks
+    chunkwise, parallel, recurrent = (linear.forms[name] for name in ("chunkwise", "parallel", "recurrent"))
+    in_chunks = fraction(replace(linear, forms={"parallel": chunkwise, "recurrent": recurrent}))
+    unseen = {"chunkwise": chunkwise, "parallel": replace(parallel, counts_work=False), "recurrent": recurrent}
+    assert fraction(replace(linear, forms=unseen)) == in_chunks
+    assert fraction(linear) != in_chunks
 
 
 def test_what_goes_token_by_token_is_timed_and_has_no_roofline() -> None:
