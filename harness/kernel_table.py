@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def print_resources(rows: Iterable[Resources], console: Console) -> int:
         style = None if row.fits else "bold red"
         console.print(line_of(row), style=style, markup=False, highlight=False, soft_wrap=True)
     said = "all fit" if not misfits else f"{misfits} of them spill or need more than {SHARED_BYTES} B of shared memory"
-    console.print(f"{number} kernels compiled: {said}", highlight=False)
+    console.print(f"{number} kernels compiled by Triton {version('triton')}: {said}", highlight=False)
     console.print(NEVER_RUN, highlight=False, soft_wrap=True)
     return 1 if misfits else 0
 
